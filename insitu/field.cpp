@@ -18,7 +18,7 @@ Triple aligned(const T (&given)[3], int ndims, std::int64_t missing) {
   return t;
 }
 
-void set_strides(Field& f, const keelson_insitu_field_desc& desc) {
+void set_strides(HostField& f, const keelson_insitu_field_desc& desc) {
   bool given = false;
   for (int d = 0; d < desc.ndims; ++d) given = given || desc.strides[d] != 0;
   f.strides = aligned(desc.strides, desc.ndims, 0);
@@ -38,7 +38,7 @@ void set_strides(Field& f, const keelson_insitu_field_desc& desc) {
           f.name, d, desc.strides[d]);
 }
 
-void check_place(const Field& f) {
+void check_place(const HostField& f) {
   for (std::size_t d = 0; d < 3; ++d)
     if (f.offset[d] < 0 || f.offset[d] + f.extents[d] > f.global[d])
       refuse(
@@ -49,13 +49,15 @@ void check_place(const Field& f) {
 
 }  // namespace
 
-std::int64_t Field::span() const {
+std::int64_t HostField::span() const {
   std::int64_t last = 0;
   for (std::size_t d = 0; d < 3; ++d) last += (extents[d] + 2 * ghosts[d] - 1) * strides[d];
   return last + 1;
 }
 
-std::int64_t Field::origin() const { return ghosts[0] * strides[0] + ghosts[1] * strides[1] + ghosts[2] * strides[2]; }
+std::int64_t HostField::origin() const {
+  return ghosts[0] * strides[0] + ghosts[1] * strides[1] + ghosts[2] * strides[2];
+}
 
 std::string to_string(const Triple& t, int ndims) {
   std::string text;
@@ -63,9 +65,9 @@ std::string to_string(const Triple& t, int ndims) {
   return text;
 }
 
-Field make_field(const keelson_insitu_field_desc& desc) {
+HostField make_field(const keelson_insitu_field_desc& desc) {
   if (!desc.name || !*desc.name) refuse("a field has no name. Expected a text such as \"density\" in `name`");
-  Field f;
+  HostField f;
   f.name = desc.name;
   if (f.name.find(' ') != std::string::npos)
     refuse("the field's name '{}' has a space. Expected none: lists of fields are separated by spaces", f.name);
@@ -99,7 +101,7 @@ Field make_field(const keelson_insitu_field_desc& desc) {
   return f;
 }
 
-std::byte* reach(Field& field, Device& device, bool read) {
+std::byte* reach(HostField& field, Device& device, bool read) {
   if (!field.data)
     refuse("field '{}' has no array yet. Expected a pointer in `data`, or by keelson_insitu_field_data()", field.name);
   if (!field.on_host || device.shares_host_memory()) return static_cast<std::byte*>(field.data);
@@ -112,12 +114,12 @@ std::byte* reach(Field& field, Device& device, bool read) {
   return static_cast<std::byte*>(field.copy.get());
 }
 
-void bring_back(Field& field, Device& device) {
+void bring_back(HostField& field, Device& device) {
   if (!field.copy) return;
   device.copy_to_host(field.data, field.copy.get(), static_cast<std::size_t>(field.span()) * field.element_bytes());
 }
 
-Tiling make_tiling(const Field& field, const Triple& tile, const Triple& halo, const std::string& model) {
+Tiling make_tiling(const HostField& field, const Triple& tile, const Triple& halo, const std::string& model) {
   Tiling t{.ndims = field.ndims, .tile = tile, .halo = halo, .origins = {}};
   Triple count{};
   for (std::size_t d = 0; d < 3; ++d) {

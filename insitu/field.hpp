@@ -24,7 +24,7 @@ inline std::size_t axis_of(int d, int ndims) {
 }
 
 /// An array of the host.
-struct Field {
+struct HostField {
   std::string name;
   void* data = nullptr;  ///< the first element of the array, ghost cells included
   bool is_double = false;
@@ -40,13 +40,13 @@ struct Field {
 };
 
 /// Checks and completes the host's description. Throws InputError.
-Field make_field(const keelson_insitu_field_desc& desc);
+HostField make_field(const keelson_insitu_field_desc& desc);
 
 /// The array, or a copy of it that the device can reach. With `read`, a copy gets the present values. Throws InputError
 /// if the field has no array.
-std::byte* reach(Field& field, Device& device, bool read);
+std::byte* reach(HostField& field, Device& device, bool read);
 /// If the device has a copy, writes it back to the host's array.
-void bring_back(Field& field, Device& device);
+void bring_back(HostField& field, Device& device);
 
 /// The tiles that cover the interior of a rank.
 struct Tiling {
@@ -59,7 +59,7 @@ struct Tiling {
 };
 
 /// Throws InputError for tiles that are larger than the interior. `model`: for messages.
-Tiling make_tiling(const Field& field, const Triple& tile, const Triple& halo, const std::string& model);
+Tiling make_tiling(const HostField& field, const Triple& tile, const Triple& halo, const std::string& model);
 
 /// "64x64", the last `ndims` of the three.
 std::string to_string(const Triple& t, int ndims);

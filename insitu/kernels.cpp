@@ -188,7 +188,7 @@ void pack_as(const TiledField& from, const BatchChannel& to, const ChannelScale&
 }
 
 template <class T>
-void copy_as(const Field& f, const std::byte* data, void* dense) {
+void copy_as(const HostField& f, const std::byte* data, void* dense) {
   const CopyInterior<T> body{reinterpret_cast<const T*>(data) + f.origin(),
                              {f.strides[0], f.strides[1], f.strides[2]},
                              {f.extents[0], f.extents[1], f.extents[2]},
@@ -225,7 +225,7 @@ void score(const BatchChannel& from, const TiledField& tiles, std::int64_t class
   kokkos::launch("keelson insitu score", tiles.tiles, body);
 }
 
-void copy_interior(const Field& field, const std::byte* data, void* dense) {
+void copy_interior(const HostField& field, const std::byte* data, void* dense) {
   if (field.is_double)
     copy_as<double>(field, data, dense);
   else

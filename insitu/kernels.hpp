@@ -18,7 +18,7 @@ struct ChannelScale {
 
 /// Tiles of a field, in memory that the device can reach.
 struct TiledField {
-  const Field* field = nullptr;
+  const HostField* field = nullptr;
   std::byte* data = nullptr;              ///< reach() of the field
   const std::int64_t* origins = nullptr;  ///< three for each tile, on the device
   std::int64_t first = 0;                 ///< the tile of the first slot
@@ -47,6 +47,6 @@ void unpack(const BatchChannel& from, const TiledField& to, std::int64_t classes
 void score(const BatchChannel& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
            float* scores);
 /// Copies the interior of a field to `dense`, in row-major order without gaps, in the field's own type.
-void copy_interior(const Field& field, const std::byte* data, void* dense);
+void copy_interior(const HostField& field, const std::byte* data, void* dense);
 
 }  // namespace keelson::insitu

@@ -28,7 +28,7 @@ void append(Shape& shape, const Tiling& tiling) {
 
 }  // namespace
 
-Model::Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields, Ranks ranks)
+Model::Model(const keelson_insitu_model_desc& desc, std::map<std::string, HostField>& fields, Ranks ranks)
     : name_(desc.name ? desc.name : ""), ranks_(ranks), channel_(desc.channel) {
   if (desc.checkpoint) checkpoint_.emplace(desc.checkpoint, true, &ranks_.host);
   if (name_.empty()) refuse("a model has no name. Expected a text such as \"shocks\" in `name`");
@@ -49,13 +49,13 @@ void Model::make(const keelson_insitu_model_desc& desc) {
   compare(settings());
 }
 
-void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields) {
+void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, HostField>& fields) {
   std::istringstream names(desc.inputs ? desc.inputs : "");
   for (std::string name; names >> name;) inputs_.push_back(&find(fields, name, "field", "model '" + name_ + "'"));
   if (inputs_.empty())
     refuse("model '{}' has no inputs. Expected names of fields in `inputs`, separated by spaces", name_);
   uses_ = inputs_;
-  const auto optional = [&](const char* name, Field*& field) {
+  const auto optional = [&](const char* name, HostField*& field) {
     if (!name) return;
     field = &find(fields, name, "field", "model '" + name_ + "'");
     uses_.push_back(field);
@@ -67,7 +67,7 @@ void Model::read_fields(const keelson_insitu_model_desc& desc, std::map<std::str
         "model '{}': the output is the field '{}', which is also an input or the target, and tiles of it would be read "
         "after others were written. Expected a field of its own",
         name_, output_->name);
-  for (const Field* f : uses_)
+  for (const HostField* f : uses_)
     if (f->ndims != inputs_[0]->ndims || f->extents != inputs_[0]->extents)
       refuse(
           "model '{}': field '{}' has {} interior cells, but field '{}' has {}. Expected the same extents of all its "
@@ -101,7 +101,7 @@ void Model::make_network(const keelson_insitu_model_desc& desc, Triple whole) {
   if ((desc.layers != nullptr) == checkpoint_.has_value())
     refuse("model '{}' has {}. Expected `layers`, the text of a network, or `checkpoint`", name_,
            desc.layers ? "both layers and a checkpoint" : "neither layers nor a checkpoint");
-  const Field& field = *inputs_[0];
+  const HostField& field = *inputs_[0];
   const int ndims = field.ndims;
   const Triple halo = given(desc.halo, ndims, {0, 0, 0});
   if (checkpoint_) {
@@ -158,7 +158,7 @@ void Model::check_result() const {
 std::map<std::string, std::string> Model::settings() const {
   std::string weights, inputs;
   for (const auto& p : network_.graph.parameters()) weights += p.name + " " + keelson::to_string(p.shape) + " ";
-  for (const Field* f : inputs_) inputs += (inputs.empty() ? "" : " ") + f->name;
+  for (const HostField* f : inputs_) inputs += (inputs.empty() ? "" : " ") + f->name;
   std::map<std::string, std::string> all{{"name", name_}, {"save", save_}, {"weights", weights}, {"inputs", inputs}};
   if (const auto layers = network_.config.find("layers"); layers != network_.config.end()) all.insert(*layers);
   if (!trains()) return all;

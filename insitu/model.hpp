@@ -27,7 +27,7 @@ class Model {
  public:
   /// Reads the description. Throws InputError. Collective only if `desc` names a checkpoint; otherwise no rank waits
   /// for others.
-  Model(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields, Ranks ranks);
+  Model(const keelson_insitu_model_desc& desc, std::map<std::string, HostField>& fields, Ranks ranks);
   /// Agrees on the tile and makes the network; compile() then allocates its memory. Throws InputError, also if the
   /// ranks describe different models. Collective.
   void make(const keelson_insitu_model_desc& desc);
@@ -35,7 +35,7 @@ class Model {
   void compile();
 
   const std::string& name() const { return name_; }
-  const std::vector<Field*>& uses() const { return uses_; }  ///< all fields that the model reads or writes
+  const std::vector<HostField*>& uses() const { return uses_; }  ///< all fields that the model reads or writes
   const std::vector<float>& scores() const { return scores_; }
   bool has_scores() const { return has_scores_; }  ///< whether infer() was called
 
@@ -49,7 +49,7 @@ class Model {
   bool trains() const { return !loss_.kind.empty(); }
 
  private:
-  void read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, Field>& fields);
+  void read_fields(const keelson_insitu_model_desc& desc, std::map<std::string, HostField>& fields);
   void read_training(const keelson_insitu_model_desc& desc);
   /// `whole`: the default tile of a model without a checkpoint.
   void make_network(const keelson_insitu_model_desc& desc, Triple whole);
@@ -68,8 +68,8 @@ class Model {
 
   std::string name_, save_, checkpoint_path_;
   Ranks ranks_;
-  std::vector<Field*> inputs_, uses_;
-  Field *output_ = nullptr, *target_ = nullptr;
+  std::vector<HostField*> inputs_, uses_;
+  HostField *output_ = nullptr, *target_ = nullptr;
   int channel_ = 0;
   Tiling tiling_;
   std::optional<CheckpointReader> checkpoint_;

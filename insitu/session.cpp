@@ -82,9 +82,9 @@ Model& Session::model_of(const std::string& name, const std::string& who) const 
 }
 
 void Session::field(const keelson_insitu_field_desc& desc) {
-  Field made = make_field(desc);
+  HostField made = make_field(desc);
   for (const auto& [name, model] : models_)
-    for (const Field* f : model->uses())
+    for (const HostField* f : model->uses())
       if (f->name == made.name)
         refuse("field '{}' exists, and model '{}' uses it. Expected keelson_insitu_field_data() for another array",
                f->name, name);
@@ -174,7 +174,7 @@ void Session::check(const std::string& name, std::int64_t step, double time, int
 
 void Session::snapshot(const std::vector<std::string>& names, const std::string& path, std::int64_t step, double time) {
   const Timed timed(step_.write);
-  std::vector<Field*> fields;
+  std::vector<HostField*> fields;
   on_each_rank(host_.get(), [&] {
     for (const auto& name : names) fields.push_back(&find(fields_, name, "field", "snapshot " + path));
     if (fields.empty()) refuse("snapshot {} has no fields. Expected names, separated by spaces", path);

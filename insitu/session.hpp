@@ -56,7 +56,7 @@ class Session {
   std::unique_ptr<Communicator> host_;
   std::unique_ptr<Context> context_;
   std::unique_ptr<Communicator> device_;
-  std::map<std::string, Field> fields_;
+  std::map<std::string, HostField> fields_;
   std::map<std::string, std::unique_ptr<Model>> models_;
   std::map<std::string, Trigger> triggers_;
 

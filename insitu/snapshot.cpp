@@ -57,7 +57,7 @@ struct Dense {
   const void* values = nullptr;
 };
 
-Dense dense_interior(Field& field, Device& device) {
+Dense dense_interior(HostField& field, Device& device) {
   const auto bytes = static_cast<std::size_t>(field.cells()) * field.element_bytes();
   const std::byte* data = reach(field, device, true);
   Dense dense{.on_device = device.allocate(bytes, "snapshot of " + field.name), .host = nullptr};
@@ -74,12 +74,12 @@ Dense dense_interior(Field& field, Device& device) {
 }
 
 /// Throws InputError unless each cell of each field belongs to exactly one rank.
-void check_parts(const std::vector<Field*>& fields, Communicator& ranks) {
+void check_parts(const std::vector<HostField*>& fields, Communicator& ranks) {
   std::map<std::string, std::string> globals;
-  for (const Field* f : fields) globals["global of '" + f->name + "'"] = to_string(f->global, f->ndims);
+  for (const HostField* f : fields) globals["global of '" + f->name + "'"] = to_string(f->global, f->ndims);
   compare_values(ranks, globals, "whole fields", "give keelson_insitu_field() the same `global` on all ranks");
   std::vector<Part> mine;
-  for (const Field* f : fields) mine.push_back({.offset = f->offset, .extents = f->extents});
+  for (const HostField* f : fields) mine.push_back({.offset = f->offset, .extents = f->extents});
   std::string bytes(mine.size() * sizeof(Part), '\0');
   std::memcpy(bytes.data(), mine.data(), bytes.size());
   const auto all = ranks.allgather(bytes);
@@ -108,7 +108,7 @@ std::array<hsize_t, 3> sizes(const Triple& t, int ndims) {
   return all;
 }
 
-hid_t type_of(const Field& field) { return field.is_double ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT; }
+hid_t type_of(const HostField& field) { return field.is_double ? H5T_NATIVE_DOUBLE : H5T_NATIVE_FLOAT; }
 
 /// Reserves disk space for the full size of a file, if the file system can do so.
 void reserve_space(const std::string& path) {
@@ -124,14 +124,14 @@ void reserve_space(const std::string& path) {
 
 /// Makes the file without the fields' values. One rank does so alone, and finds out whether the disk is full: if one
 /// rank fails in a collective write, closing the file never ends (HDF5 2.2, Open MPI 6).
-void lay_out(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time) {
+void lay_out(const std::string& path, const std::vector<HostField*>& fields, std::int64_t step, double time) {
   const hid_t file = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
   check(file >= 0, path, "create the file");
   {
     const Handle early(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
     H5Pset_alloc_time(early, H5D_ALLOC_TIME_EARLY);
     H5Pset_fill_time(early, H5D_FILL_TIME_NEVER);
-    for (const Field* f : fields) {
+    for (const HostField* f : fields) {
       const Handle space(H5Screate_simple(f->ndims, sizes(f->global, f->ndims).data(), nullptr), H5Sclose);
       const Handle set(H5Dcreate2(file, f->name.c_str(), type_of(*f), space, H5P_DEFAULT, early, H5P_DEFAULT),
                        H5Dclose);
@@ -144,7 +144,7 @@ void lay_out(const std::string& path, const std::vector<Field*>& fields, std::in
   reserve_space(path);
 }
 
-void write_values(hid_t file, const Field& field, const void* values, hid_t transfer, const std::string& path) {
+void write_values(hid_t file, const HostField& field, const void* values, hid_t transfer, const std::string& path) {
   const auto offset = sizes(field.offset, field.ndims), count = sizes(field.extents, field.ndims);
   const Handle set(H5Dopen2(file, field.name.c_str(), H5P_DEFAULT), H5Dclose);
   check(set.ok(), path, "open the data set '" + field.name + "'");
@@ -157,7 +157,7 @@ void write_values(hid_t file, const Field& field, const void* values, hid_t tran
 
 /// All ranks write the values. After each field they agree whether to continue, and at the end all of them close the
 /// file.
-void write_together(const std::string& path, const std::vector<Field*>& fields, const std::vector<Dense>& dense,
+void write_together(const std::string& path, const std::vector<HostField*>& fields, const std::vector<Dense>& dense,
                     Communicator& ranks, MPI_Comm comm) {
   const hdf5::detail::Lock lock;
   const auto access = access_of(comm, path);
@@ -188,12 +188,12 @@ void require_parallel_hdf5(int ranks) {
       ranks);
 }
 
-void write_snapshot(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time,
+void write_snapshot(const std::string& path, const std::vector<HostField*>& fields, std::int64_t step, double time,
                     Device& device, Communicator& ranks, MPI_Comm comm) {
   check_parts(fields, ranks);
   std::vector<Dense> dense;
   on_each_rank(&ranks, [&] {
-    for (Field* f : fields) dense.push_back(dense_interior(*f, device));
+    for (HostField* f : fields) dense.push_back(dense_interior(*f, device));
   });
   const std::string partial = path + ".partial";
   try {

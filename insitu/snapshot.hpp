@@ -18,7 +18,7 @@ void require_parallel_hdf5(int ranks);
 /// Writes a file with a data set of global extents for each field, and with the attributes "step" and "time" of "/".
 /// All ranks write their interiors together. The file appears under its name when it is complete. Collective; throws on
 /// all ranks.
-void write_snapshot(const std::string& path, const std::vector<Field*>& fields, std::int64_t step, double time,
+void write_snapshot(const std::string& path, const std::vector<HostField*>& fields, std::int64_t step, double time,
                     Device& device, Communicator& ranks, MPI_Comm comm);
 
 }  // namespace keelson::insitu

@@ -26,7 +26,7 @@ void Model::keep(std::int64_t tile) {
   auto& device = ranks_.context.device();
   TiledField tiled{nullptr,      nullptr,     static_cast<const std::int64_t*>(origins_.get()), tile, 1,
                    tiling_.tile, tiling_.halo};
-  const auto field = [&](Field& f) {
+  const auto field = [&](HostField& f) {
     tiled.field = &f;
     tiled.data = reach(f, device, false);
     return tiled;
@@ -49,7 +49,7 @@ void Model::keep(std::int64_t tile) {
 
 void Model::take_sample() {
   auto& device = ranks_.context.device();
-  for (Field* f : inputs_) reach(*f, device, true);
+  for (HostField* f : inputs_) reach(*f, device, true);
   reach(*target_, device, true);
   const std::int64_t count = tiling_.count();
   if (sample_ == 0 || sample_ >= count) {

@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/allreduce_times.hpp"
-#include "apps/bench/verbs.hpp"
+#include "apps/bench/subcommands.hpp"
 #include "apps/common/device_options.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -18,9 +18,10 @@ struct AllreduceOptions {
   app::DeviceOptions device;
 };
 
-void print_head(const AllreduceOptions& o, const app::Job& job, const app::DeviceSession& session) {
-  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", job.machine, session.describe(), o.repeats.timed);
-  if (job.world.size() == 1)
+void print_head(const AllreduceOptions& o, const app::Launch& launch, const app::DeviceSession& session) {
+  fmt::print("sum of f32 over {}; {}; median of {}, slowest rank\n", launch.machine, session.describe(),
+             o.repeats.timed);
+  if (launch.world.size() == 1)
     fmt::print("one rank has no other rank to exchange with: start this under mpirun or srun\n");
   fmt::print("{:>12} {:>12} {:>12} {:>24} {:>12} {:>12}  {}\n", "bytes", "floats", "us", "(fastest, slowest)",
              "algbw GB/s", "busbw GB/s", "algorithm");
@@ -36,15 +37,15 @@ void print_row(const AllreduceResult& r) {
   std::fflush(stdout);
 }
 
-ExitCode run_allreduce(const AllreduceOptions& o, app::Job& job) {
+ExitCode run_allreduce(const AllreduceOptions& o, app::Launch& launch) {
   if (o.least > o.most)
     refuse("--min-bytes {} is more than --max-bytes {}: no size lies between them", o.least, o.most);
-  const auto session = app::open_device(o.device, job);
+  const auto session = app::open_device(o.device, launch);
   auto& world = *session.ranks;
   const bool speaks = world.rank() == 0;
-  if (speaks && !o.json) print_head(o, job, session);
+  if (speaks && !o.json) print_head(o, launch, session);
   nlohmann::json all{{"ranks", world.size()},
-                     {"machine", job.machine},
+                     {"machine", launch.machine},
                      {"device", session.describe()},
                      {"sizes", nlohmann::json::array()}};
   for (std::uint64_t bytes = o.least; bytes <= o.most; bytes *= static_cast<std::uint64_t>(o.factor)) {
@@ -61,9 +62,9 @@ ExitCode run_allreduce(const AllreduceOptions& o, app::Job& job) {
 
 void define_allreduce(app::CommandLine& line) {
   auto o = std::make_shared<AllreduceOptions>();
-  auto& v = line.verb("allreduce",
-                      "Time the sum over ranks with which training exchanges gradients; start it under mpirun or srun",
-                      [o](app::Job& job) { return run_allreduce(*o, job); });
+  auto& v = line.subcommand(
+      "allreduce", "Time the sum over ranks with which training exchanges gradients; start it under mpirun or srun",
+      [o](app::Launch& launch) { return run_allreduce(*o, launch); });
   constexpr double least = 4, most = 64.0 * (1 << 30);
   v.option("--min-bytes", o->least, "Smallest array; K, M and G are powers of 1024", "SIZE")
       .byte_size()

@@ -6,8 +6,8 @@
 #include "apps/bench/compare/measure.hpp"
 #include "apps/bench/networks.hpp"
 #include "apps/bench/peaks.hpp"
-#include "apps/bench/verbs.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/bench/subcommands.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 
 namespace keelson::bench {
@@ -33,14 +33,14 @@ void draw_page(const CompareOptions& o, const std::vector<comparison::MachineFil
   fmt::print("page: {}\n", o.html);
 }
 
-ExitCode run_compare(const CompareOptions& o, app::Job& job) {
-  const bool speaks = job.world.rank() == 0;
+ExitCode run_compare(const CompareOptions& o, app::Launch& launch) {
+  const bool speaks = launch.world.rank() == 0;
   if (!o.html.empty()) require_folder("--html", o.html);
   if (!o.files.empty()) {
     if (!o.out.empty())
       refuse("compare takes --out FILE to measure this machine, or the FILEs of machines to draw, not both");
     if (o.html.empty()) refuse("--html is missing: give the file for the page of {} machine file(s)", o.files.size());
-    if (job.world.size() > 1) refuse("machine files are merged by one process: start it without mpirun or srun");
+    if (launch.world.size() > 1) refuse("machine files are merged by one process: start it without mpirun or srun");
     std::vector<comparison::MachineFile> machines;
     for (const auto& file : o.files) machines.push_back(comparison::read_machine_file(file));
     draw_page(o, machines);
@@ -52,7 +52,7 @@ ExitCode run_compare(const CompareOptions& o, app::Job& job) {
   auto measure = o.measure;
   if (measure.scratch.empty()) measure.scratch = std::filesystem::absolute(o.out).parent_path().string();
   comparison::check(measure);
-  const auto machine = comparison::measure_machine(measure, job);
+  const auto machine = comparison::measure_machine(measure, launch);
   if (!speaks) return ExitCode::done;
   comparison::write_machine_file(machine, o.out);
   fmt::print("machine: {}\n", o.out);
@@ -65,8 +65,9 @@ ExitCode run_compare(const CompareOptions& o, app::Job& job) {
 void define_compare(app::CommandLine& line) {
   auto o = std::make_shared<CompareOptions>();
   auto& m = o->measure;
-  auto& v = line.verb("compare", "Measure a machine into a file, and draw the files of many machines side by side",
-                      [o](app::Job& job) { return run_compare(*o, job); });
+  auto& v =
+      line.subcommand("compare", "Measure a machine into a file, and draw the files of many machines side by side",
+                      [o](app::Launch& launch) { return run_compare(*o, launch); });
   v.positional("files", o->files, "Machine files to draw with --html", "FILE...");
   v.option_without_default("--out", o->out, "Measure this machine and write its file; also under mpirun or srun",
                            "FILE")
@@ -91,7 +92,8 @@ void define_compare(app::CommandLine& line) {
       .non_negative();
   v.option("--step-limit", m.step_limit, "Leave out steps that would take longer; 0: 8, with --quick 1", "SECONDS")
       .non_negative();
-  v.option_without_default("--data", m.data, "Universes for the verb input's measurement; default: made-up ones", "DIR")
+  v.option_without_default("--data", m.data, "Universes for the subcommand input's measurement; default: made-up ones",
+                           "DIR")
       .differs_between_ranks();
   v.option_without_default("--scratch", m.scratch,
                            "Folder for made-up universes, which all ranks see; default: the folder of --out", "DIR");

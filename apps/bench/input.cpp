@@ -4,13 +4,13 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/input_rate.hpp"
-#include "apps/bench/verbs.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/bench/subcommands.hpp"
+#include "apps/common/subcommand.hpp"
 
 namespace keelson::bench {
 namespace {
 
-struct InputVerb {
+struct InputSubcommand {
   InputOptions input;
   bool json = false;
 };
@@ -41,9 +41,9 @@ void print_text(const InputResult& r) {
   }
 }
 
-ExitCode run_input(const InputVerb& o, app::Job& job) {
-  const auto result = measure_input(o.input, job);
-  if (job.world.rank() != 0) return ExitCode::done;
+ExitCode run_input(const InputSubcommand& o, app::Launch& launch) {
+  const auto result = measure_input(o.input, launch);
+  if (launch.world.rank() != 0) return ExitCode::done;
   if (o.json)
     fmt::print("{}\n", input_json(result).dump());
   else
@@ -55,9 +55,10 @@ ExitCode run_input(const InputVerb& o, app::Job& job) {
 }  // namespace
 
 void define_input(app::CommandLine& line) {
-  auto o = std::make_shared<InputVerb>();
-  auto& v = line.verb("input", "Measure how fast samples are read and decoded, as in training but without the training",
-                      [o](app::Job& job) { return run_input(*o, job); });
+  auto o = std::make_shared<InputSubcommand>();
+  auto& v =
+      line.subcommand("input", "Measure how fast samples are read and decoded, as in training but without the training",
+                      [o](app::Launch& launch) { return run_input(*o, launch); });
   v.option_without_default("--data", o->input.data,
                            "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
                            "not), a file or a pattern",

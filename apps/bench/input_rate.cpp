@@ -11,8 +11,8 @@
 namespace keelson::bench {
 namespace {
 
-/// The training part of --data: the folder train/ in it, as for the verb `train`; else --data itself (a file, a folder
-/// or a pattern).
+/// The training part of --data: the folder train/ in it, as for the subcommand `train`; else --data itself (a file, a
+/// folder or a pattern).
 std::string training_part(const std::string& data) {
   const auto train = std::filesystem::path(data) / "train";
   return std::filesystem::is_directory(train) ? train.string() : data;
@@ -43,9 +43,9 @@ Epoch run_epoch(Loader& loader, int number, Communicator& world) {
 
 }  // namespace
 
-InputResult measure_input(const InputOptions& o, const app::Job& job) {
+InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
   if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of HDF5 universes");
-  auto& world = job.world;
+  auto& world = launch.world;
   cosmoflow::UniverseOptions universe;
   universe.size = o.size;
   universe.channels = o.channels;
@@ -60,14 +60,14 @@ InputResult measure_input(const InputOptions& o, const app::Job& job) {
   options.ranks = world.size();
   options.shuffle = o.shuffle;
   if (o.augment) options.decoding.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
-  const auto threads = app::decide(o.loader, job, o.batch);
+  const auto threads = app::decide(o.loader, launch, o.batch);
   options.threads = threads;
   options.decoding.by_device = o.codes;
   Loader loader(data, options);
 
   if (o.codes && !loader.coded())
     refuse("--codes: {} holds no counts of 16 bits (int16, uint16): leave it out", data.describe());
-  InputResult result{o, job.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), 0, {}};
+  InputResult result{o, launch.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), 0, {}};
   for (std::size_t f = 0; f < data.fields().size(); ++f)
     result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, world));

@@ -37,7 +37,7 @@ struct Epoch {
 /// The results.
 struct InputResult {
   InputOptions options;
-  std::string machine;  ///< Job::machine
+  std::string machine;  ///< Launch::machine
   int ranks = 1;
   LoaderThreads threads;
   std::string data;
@@ -49,7 +49,7 @@ struct InputResult {
 
 /// Reads and decodes universes as training does, without training. Throws InputError for data that cannot be read in
 /// this way. Collective.
-InputResult measure_input(const InputOptions& options, const app::Job& job);
+InputResult measure_input(const InputOptions& options, const app::Launch& launch);
 
 nlohmann::json input_json(const InputResult& r);  ///< as `keelson-bench input --json` prints it
 

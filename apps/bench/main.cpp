@@ -1,4 +1,4 @@
-#include "apps/bench/verbs.hpp"
+#include "apps/bench/subcommands.hpp"
 
 int main(int argc, char** argv) {
   using namespace keelson;

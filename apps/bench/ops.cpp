@@ -3,9 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/bench/peaks.hpp"
+#include "apps/bench/subcommands.hpp"
 #include "apps/bench/time_problem.hpp"
-#include "apps/bench/verbs.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "backends/registry.hpp"
 
 namespace keelson::bench {
@@ -111,18 +111,18 @@ nlohmann::json json_of(const ProblemResult& r, const DevicePeaks& peaks) {
   return j;
 }
 
-ExitCode run_ops(const OpsOptions& o, app::Job& job) {
+ExitCode run_ops(const OpsOptions& o, app::Launch& launch) {
   const auto problems = problems_of(o);
   Contexts contexts;
   for (const auto& name : backends::selected(o.backend))
     contexts.emplace_back(name, backends::make_context(o.device, name));
-  auto& world = job.world;
-  const auto peaks = machine_peaks(*contexts.front().second, job, o.remeasure);
+  auto& world = launch.world;
+  const auto peaks = machine_peaks(*contexts.front().second, launch, o.remeasure);
   const auto device = contexts.front().second->device().describe();
   const bool speaks = world.rank() == 0;
-  if (speaks && !o.json) fmt::print("{}; {}\nmachine's peaks: {}\n", job.machine, device, describe(peaks));
+  if (speaks && !o.json) fmt::print("{}; {}\nmachine's peaks: {}\n", launch.machine, device, describe(peaks));
   nlohmann::json all{{"ranks", world.size()},
-                     {"machine", job.machine},
+                     {"machine", launch.machine},
                      {"device", device},
                      {"peaks", peaks_json(peaks)},
                      {"problems", nlohmann::json::array()}};
@@ -144,8 +144,8 @@ ExitCode run_ops(const OpsOptions& o, app::Job& job) {
 
 void define_ops(app::CommandLine& line) {
   auto o = std::make_shared<OpsOptions>();
-  auto& v = line.verb("ops", "Time single operations, on several backends side by side",
-                      [o](app::Job& job) { return run_ops(*o, job); });
+  auto& v = line.subcommand("ops", "Time single operations, on several backends side by side",
+                            [o](app::Launch& launch) { return run_ops(*o, launch); });
   v.positional("problem", o->problem,
                "The op to time: conv, transposed_conv, dense, pool, eltwise or update with key=value words, e.g. "
                "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",

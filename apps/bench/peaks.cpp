@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/machine.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/cache_folder.hpp"
 #include "engine/base/counted.hpp"
@@ -21,12 +21,12 @@ using nlohmann::json;
 
 /// A readable text with everything that the values depend on. Builds for other instruction sets, and other versions,
 /// may give other values.
-std::string key_of(Context& context, const app::Job& job) {
+std::string key_of(Context& context, const app::Launch& launch) {
   std::string key;
   for (const auto& [name, value] : app::describe_machine())
     if (name == "Host" || name == "Processor") key += value + "; ";
   return fmt::format("{}{}, vectors of {} floats; ranks on the node: {}; keelson {}", key, context.device().describe(),
-                     context.device().vector_width(), job.world.local_size(), KEELSON_VERSION);
+                     context.device().vector_width(), launch.world.local_size(), KEELSON_VERSION);
 }
 
 /// The stored object: key -> values. Empty if the file is missing, is no regular file, or contains something else.
@@ -71,10 +71,10 @@ fs::path peaks_file() {
   return folder.empty() ? folder : folder / "peaks.json";
 }
 
-MachinePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure) {
-  auto& world = job.world;
+MachinePeaks machine_peaks(Context& context, const app::Launch& launch, bool remeasure) {
+  auto& world = launch.world;
   const auto file = peaks_file();
-  const auto key = key_of(context, job);
+  const auto key = key_of(context, launch);
   const std::int64_t now = std::time(nullptr);
   MachinePeaks peaks;
   if (world.rank() == 0 && !remeasure && !file.empty()) peaks = find(file, key);
@@ -107,14 +107,15 @@ json peaks_json(const MachinePeaks& p) {
           {"measured", p.measured}};
 }
 
-void option_remeasure(app::Verb& verb, bool& value) {
-  verb.flag("--remeasure", value,
-            "Measure the machine's peaks again, and forget the values of before. Otherwise those are kept for a day in "
-            "peaks.json in the folder KEELSON_CACHE (~/.cache/keelson), and then the larger values stay");
+void option_remeasure(app::Subcommand& subcommand, bool& value) {
+  subcommand.flag(
+      "--remeasure", value,
+      "Measure the machine's peaks again, and forget the values of before. Otherwise those are kept for a day in "
+      "peaks.json in the folder KEELSON_CACHE (~/.cache/keelson), and then the larger values stay");
 }
 
-void option_backend(app::Verb& verb, std::string& value) {
-  verb.option_without_default(
+void option_backend(app::Subcommand& subcommand, std::string& value) {
+  subcommand.option_without_default(
       "--backend", value, "Backends to use, in this order; default: KEELSON_BACKEND, else all backends of this build",
       "NAME,...");
 }

@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "apps/common/app.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/ops/context.hpp"
 
 /// What the machine reaches at best is measured and remembered.
@@ -21,7 +21,7 @@ struct MachinePeaks : DevicePeaks {
 /// ranks measure at once, and the larger values of then and now are stored: something else may have been running at
 /// one of these times. `remeasure`: measures, and forgets what was stored. A file that cannot be read or written only
 /// means measuring again. The same values on all ranks (rank 0's). Collective.
-MachinePeaks machine_peaks(Context& context, const app::Job& job, bool remeasure);
+MachinePeaks machine_peaks(Context& context, const app::Launch& launch, bool remeasure);
 
 /// peaks.json in cache_folder(); empty without that.
 std::filesystem::path peaks_file();
@@ -32,8 +32,8 @@ std::string describe(const MachinePeaks& peaks);
 /// {"flops_per_second": ..., "copy_bytes_per_second": ..., "measured": ...}
 nlohmann::json peaks_json(const MachinePeaks& peaks);
 
-/// Declare --remeasure and --backend, which mean the same in all verbs.
-void option_remeasure(app::Verb& verb, bool& value);
-void option_backend(app::Verb& verb, std::string& value);
+/// Declare --remeasure and --backend, which mean the same in all subcommands.
+void option_remeasure(app::Subcommand& subcommand, bool& value);
+void option_backend(app::Subcommand& subcommand, std::string& value);
 
 }  // namespace keelson::bench

@@ -8,9 +8,9 @@
 #include "apps/bench/scale/compare.hpp"
 #include "apps/bench/scale/programs.hpp"
 #include "apps/bench/scale/scale_page.hpp"
+#include "apps/bench/subcommands.hpp"
 #include "apps/bench/timing.hpp"
-#include "apps/bench/verbs.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 
@@ -18,7 +18,7 @@ namespace keelson::bench {
 namespace {
 
 struct ScaleOptions {
-  app::Verb* verb = nullptr;
+  app::Subcommand* subcommand = nullptr;
   std::string machine = "cori", html, compare, parallel = "data", spatial = "1";
   std::vector<int> ranks;
   std::vector<std::string> profile, exchange;
@@ -40,9 +40,10 @@ StepProfile profile_on(const Machine& machine, const ScaleOptions& o) {
 
 ScaleGrid grid_of(const ScaleOptions& o) {
   ScaleGrid grid = parse_grid(o.parallel);
-  if (o.verb->given("parallel")) {
+  if (o.subcommand->given("parallel")) {
     for (const char* name : {"spatial", "stages"})
-      if (o.verb->given(name)) refuse("--parallel and --{} both say how ranks share samples: give one of them", name);
+      if (o.subcommand->given(name))
+        refuse("--parallel and --{} both say how ranks share samples: give one of them", name);
   } else {
     grid.space = parse_parts(o.spatial);
     grid.stages = o.stages;
@@ -197,14 +198,14 @@ ExitCode compare_allreduces(const ScaleOptions& o, const Machine& machine) {
   return ExitCode::done;
 }
 
-ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
+ExitCode run_scale(const ScaleOptions& o, app::Launch& launch) {
   Machine machine = make_machine(o.machine);
   if (o.imbalance >= 0) machine.imbalance = o.imbalance;
   if (o.show_machine) {
-    if (job.world.rank() == 0) fmt::print("{}\n", json_of(machine).dump(2));
+    if (launch.world.rank() == 0) fmt::print("{}\n", json_of(machine).dump(2));
     return ExitCode::done;
   }
-  if (job.world.size() > 1) refuse("scale simulates all ranks in one process: start it without mpirun or srun");
+  if (launch.world.size() > 1) refuse("scale simulates all ranks in one process: start it without mpirun or srun");
   if (!o.compare.empty()) return compare_allreduces(o, machine);
   if (o.profile.size() > 2)
     refuse("--profile: found {} files, expected one, or two for parts of samples", o.profile.size());
@@ -237,9 +238,9 @@ ExitCode run_scale(const ScaleOptions& o, app::Job& job) {
 
 void define_scale(app::CommandLine& line) {
   auto o = std::make_shared<ScaleOptions>();
-  auto& v = line.verb("scale", "Simulate a measured step and its exchange of gradients on thousands of ranks",
-                      [o](app::Job& job) { return run_scale(*o, job); });
-  o->verb = &v;
+  auto& v = line.subcommand("scale", "Simulate a measured step and its exchange of gradients on thousands of ranks",
+                            [o](app::Launch& launch) { return run_scale(*o, launch); });
+  o->subcommand = &v;
   v.option_without_default(
        "--profile", o->profile,
        "File with the output of keelson-bench step --plan --json; a second one, of smaller samples, "

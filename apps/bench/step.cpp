@@ -8,12 +8,12 @@
 #include "apps/bench/peaks.hpp"
 #include "apps/bench/roofline.hpp"
 #include "apps/bench/step_times.hpp"
+#include "apps/bench/subcommands.hpp"
 #include "apps/bench/timing.hpp"
-#include "apps/bench/verbs.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/exchange_options.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/common/trace_option.hpp"
-#include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/onnx/export.hpp"
@@ -24,7 +24,7 @@ namespace keelson::bench {
 namespace {
 
 struct StepOptions {
-  app::Verb* verb = nullptr;
+  app::Subcommand* subcommand = nullptr;
   std::string net = "mlperf", size, backend, roofline, onnx, precision = "default";
   app::DeviceOptions device;
   app::RequestedExchange exchange;
@@ -41,7 +41,7 @@ void check_inference(const StepOptions& o) {
   if (!o.inference) return;
   for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "parallel",
                            "spatial", "micro-batches"})
-    if (o.verb->given(name))
+    if (o.subcommand->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
 }
@@ -91,10 +91,10 @@ StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<
   return {summarize(std::move(seconds)), other, least, most};
 }
 
-/// The results of one run of the verb, on rank 0.
+/// The results of one run of the subcommand, on rank 0.
 struct StepResult {
   const StepOptions& options;
-  const app::Job& job;
+  const app::Launch& launch;
   const Network& net;
   const Executor& executor;
   Precision precision;
@@ -112,7 +112,7 @@ struct StepResult {
     return static_cast<double>(batch() * grid.extent(ProcessGrid::Axis::data)) / seconds.median;
   }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
-  double gflop_per_second() const { return gflop_of_step(executor) * job.world.size() / seconds.median; }
+  double gflop_per_second() const { return gflop_of_step(executor) * launch.world.size() / seconds.median; }
   /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
@@ -128,9 +128,9 @@ nlohmann::json json_of(const StepResult& r) {
                    {"batch", r.batch()},
                    {"precision", to_string(r.precision)},
                    {"inference", o.inference},
-                   {"ranks", r.job.world.size()},
+                   {"ranks", r.launch.world.size()},
                    {"grid", r.grid.describe()},
-                   {"machine", r.job.machine},
+                   {"machine", r.launch.machine},
                    {"device", r.device},
                    {"seconds_per_step", r.seconds.median},
                    {"seconds_fastest", r.seconds.fastest},
@@ -167,7 +167,7 @@ void print_text(const StepResult& r) {
     r.executor.print(std::cout, &r.peaks);
     std::cout.flush();
   }
-  fmt::print("{}, {}; {}\n", r.title(), r.job.machine, r.device);
+  fmt::print("{}, {}; {}\n", r.title(), r.launch.machine, r.device);
   fmt::print("median {:.1f} ms a {} ({:.1f} to {:.1f} over {} {}), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
              r.seconds.median * 1e3, o.what(), r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps,
              o.inference ? "forward passes" : "steps", r.units_per_second(), r.net.units_per_sample > 1 ? 0 : 3,
@@ -175,7 +175,7 @@ void print_text(const StepResult& r) {
   if (r.times.without)
     fmt::print("{}: {:.2f} times a step without ({:.1f} ms, timed in turn)\n", r.without, r.cost(),
                r.times.without->median * 1e3);
-  if (r.job.world.size() == 1 || o.inference) return;
+  if (r.launch.world.size() == 1 || o.inference) return;
   constexpr double mebi = 1024 * 1024;
   fmt::print(
       "buckets of {:.3g} MiB; waiting for other ranks: {:.1f} % of the step on the rank that waits least, {:.1f} % on "
@@ -188,7 +188,7 @@ void report(const StepResult& r) {
   const auto& o = r.options;
   if (!o.roofline.empty())
     write_atomically(o.roofline,
-                     render_roofline({r.title(), fmt::format("{}; {}", r.job.machine, r.device), r.peaks,
+                     render_roofline({r.title(), fmt::format("{}; {}", r.launch.machine, r.device), r.peaks,
                                       r.executor.rows(), r.seconds.median, r.samples_per_second(), o.what()}),
                      Target::output);
   if (o.json)
@@ -200,15 +200,16 @@ void report(const StepResult& r) {
 }
 
 /// Prints the plan of one rank of a replica, without the other ranks.
-ExitCode show_plan(const StepOptions& o, app::Job& job, const Network& net, Context& context) {
-  if (job.world.size() > 1) refuse("--as-rank shows the plan of one rank without the others: start one rank");
+ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net, Context& context) {
+  if (launch.world.size() > 1) refuse("--as-rank shows the plan of one rank without the others: start one rank");
   for (const char* name :
        {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
-    if (o.verb->given(name))
+    if (o.subcommand->given(name))
       refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
   const auto blocks = ProcessGrid::parse_blocks(o.exchange.grid.spatial);
   const int parts = blocks.space;
-  if (o.verb->given("parallel")) refuse("--as-rank shows a rank of one replica: give --spatial in place of --parallel");
+  if (o.subcommand->given("parallel"))
+    refuse("--as-rank shows a rank of one replica: give --spatial in place of --parallel");
   if (o.as_rank >= parts)
     refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, o.exchange.grid.spatial, parts - 1);
   const ProcessGrid grid({.data = 1, .space = parts, .columns = blocks.columns}, o.as_rank);
@@ -247,14 +248,14 @@ ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Conte
   return choice.grid().extents;
 }
 
-ExitCode run_step(const StepOptions& o, app::Job& job) {
+ExitCode run_step(const StepOptions& o, app::Launch& launch) {
   check_inference(o);
   const Network net = make_network(o.net, o.size);
-  const auto session = app::open_device(o.device, job, o.backend);
+  const auto session = app::open_device(o.device, launch, o.backend);
   const auto& context = session.context;
-  if (o.verb->given("as-rank")) return show_plan(o, job, net, *context);
+  if (o.subcommand->given("as-rank")) return show_plan(o, launch, net, *context);
   MachinePeaks peaks;
-  if (o.profile()) peaks = machine_peaks(*context, job, o.remeasure);
+  if (o.profile()) peaks = machine_peaks(*context, launch, o.remeasure);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
                       .micro_batch_count = o.exchange.micro_batches,
                       .training = !o.inference};
@@ -267,10 +268,10 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
   const ProcessGrid grid(*session.ranks, decide_grid(o, net, *context, *session.ranks, options));
   options.grid = &grid;
   app::require_parts(net.graph, grid);
-  const auto trace = app::begin_trace(o.trace, job.world);
+  const auto trace = app::begin_trace(o.trace, launch.world);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
   Parameters parameters(net.graph, *context, 1);
-  if (!o.onnx.empty() && job.world.rank() == 0) export_onnx(net.graph, parameters, o.onnx, {.name = net.title});
+  if (!o.onnx.empty() && launch.world.rank() == 0) export_onnx(net.graph, parameters, o.onnx, {.name = net.title});
   Executor executor(net.graph, parameters, options);
   fill_inputs(*context, net, executor);
   std::optional<Executor> plain_executor;
@@ -281,14 +282,14 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
     fill_inputs(*context, net, plain_executor.emplace(net.graph, parameters, plain));
     without.emplace("reproducible", *plain_executor, nullptr);
   } else if (o.exchange.progress == "thread") {
-    const ProgressChoice refuses(session.ranks.get(), ProgressBy::thread, job.placement.cpus);
+    const ProgressChoice refuses(session.ranks.get(), ProgressBy::thread, launch.placement.cpus);
     without.emplace("progress by a thread", executor,
-                    [&](bool with) { session.ranks->progress().use_thread(with, job.placement.cpus); });
+                    [&](bool with) { session.ranks->progress().use_thread(with, launch.placement.cpus); });
   }
-  const StepTimes times = measure(o, executor, without, job.world, context->device());
-  app::end_trace(o.trace, trace.get(), job.world, o.json ? nullptr : stdout);
-  if (job.world.rank() == 0)
-    report({o, job, net, executor, options.precision, session.describe(), times.step, times, options.exchange, peaks,
+  const StepTimes times = measure(o, executor, without, launch.world, context->device());
+  app::end_trace(o.trace, trace.get(), launch.world, o.json ? nullptr : stdout);
+  if (launch.world.rank() == 0)
+    report({o, launch, net, executor, options.precision, session.describe(), times.step, times, options.exchange, peaks,
             grid, without ? without->option : ""});
   return ExitCode::done;
 }
@@ -297,13 +298,13 @@ ExitCode run_step(const StepOptions& o, app::Job& job) {
 
 void define_step(app::CommandLine& line) {
   auto o = std::make_shared<StepOptions>();
-  auto& v =
-      line.verb("step", "Time whole training steps or forward passes of a network on made-up data; also under mpirun",
-                [o](app::Job& job) { return run_step(*o, job); });
+  auto& v = line.subcommand(
+      "step", "Time whole training steps or forward passes of a network on made-up data; also under mpirun",
+      [o](app::Launch& launch) { return run_step(*o, launch); });
   auto names = network_names();
   for (const auto& name : earlier_network_names()) names.push_back(name);
   v.option("--net", o->net, "Network").one_of(names);
-  o->verb = &v;
+  o->subcommand = &v;
   v.flag("--inference", o->inference,
          "Time forward passes as in evaluation: with the loss, without backward pass and update");
   v.option_without_default("--onnx", o->onnx,

@@ -5,7 +5,7 @@
 #include "apps/bench/networks.hpp"
 #include "engine/execute/executor.hpp"
 
-/// Whole training steps, or forward passes alone, on made-up data, for the verbs that time them.
+/// Whole training steps, or forward passes alone, on made-up data, for the subcommands that time them.
 namespace keelson::bench {
 
 /// Fills the inputs of an executor of this network: numbers like the logarithms of counts (zeros alone would be too

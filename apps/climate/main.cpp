@@ -1,4 +1,4 @@
-#include "apps/climate/verbs.hpp"
+#include "apps/climate/subcommands.hpp"
 
 int main(int argc, char** argv) {
   using namespace keelson;

@@ -1,6 +1,6 @@
 #include "apps/climate/run_options.hpp"
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/error.hpp"
 #include "nets/registry.hpp"
 
@@ -51,7 +51,7 @@ std::vector<std::string> network_names() {
   return names;
 }
 
-void declare_data(RunOptions& o, app::Verb& v) {
+void declare_data(RunOptions& o, app::Subcommand& v) {
   app::declare_files(o, v);
   v.option_without_default(
        "--stats", o.stats,
@@ -69,7 +69,7 @@ void declare_data(RunOptions& o, app::Verb& v) {
       .stored();
 }
 
-void declare_tiramisu(RunOptions& o, app::Verb& v) {
+void declare_tiramisu(RunOptions& o, app::Subcommand& v) {
   v.option("--first", o.first, "Filters of Tiramisu's first convolution", "FILTERS").positive().stored();
   v.option("--growth", o.growth, "Filters of each layer of Tiramisu's blocks", "FILTERS").positive().stored();
   v.option("--blocks", o.layers, "Layers of Tiramisu's blocks on the way down", "N,...")
@@ -82,7 +82,7 @@ void declare_tiramisu(RunOptions& o, app::Verb& v) {
       .stored();
 }
 
-void declare_deeplab(RunOptions& o, app::Verb& v) {
+void declare_deeplab(RunOptions& o, app::Subcommand& v) {
   v.option("--width", o.width, "For deepcam and deeplab: factor for all numbers of filters", "FACTOR")
       .positive()
       .stored();
@@ -103,7 +103,7 @@ void declare_deeplab(RunOptions& o, app::Verb& v) {
       .stored();
 }
 
-void declare_network(RunOptions& o, app::Verb& v) {
+void declare_network(RunOptions& o, app::Subcommand& v) {
   v.option("--net", o.net,
            "Network: deepcam, DeepLabv3+ of MLPerf HPC's DeepCAM; deeplab and tiramisu, of the SC18 paper")
       .one_of(network_names())
@@ -127,7 +127,7 @@ const app::Recipes& recipes() {
   return all;
 }
 
-void declare(RunOptions& o, app::Verb& v) {
+void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_recipe(o, v, recipes());
   declare_network(o, v);
   v.option("--loss", o.loss,

@@ -12,7 +12,7 @@
 /// The parts that all programs share: main function, command line, reports of errors.
 namespace keelson::app {
 
-class Verb;
+class Subcommand;
 struct Restart;
 
 struct AppInfo {
@@ -20,8 +20,8 @@ struct AppInfo {
   std::string description;  ///< one sentence, for --help
 };
 
-/// What run_app has set up when a verb runs.
-struct Job {
+/// How the program was launched: what run_app has set up when a subcommand runs.
+struct Launch {
   Communicator& world;
   const comm::Placement& placement;
   std::string program;                 ///< "keelson-cosmoflow"
@@ -31,22 +31,23 @@ struct Job {
   Restart* restart = nullptr;          ///< set if spare ranks replace ranks that die (apps/common/restart.hpp)
 };
 
-/// The verbs of a program.
+/// The subcommands of a program.
 class CommandLine {
  public:
   explicit CommandLine(const AppInfo& info);
   ~CommandLine();
 
-  /// Adds the verb `keelson-x name --options`. Declare the options of the verb on the result (apps/common/verb.hpp) and
-  /// bind them to variables that live as long as `run`. Every verb has --help, --version and --config.
-  Verb& verb(const std::string& name, const std::string& description, std::function<ExitCode(Job&)> run);
+  /// Adds the subcommand `keelson-x name --options`. Declare the options of the subcommand on the result
+  /// (apps/common/subcommand.hpp) and bind them to variables that live as long as `run`. Every subcommand has --help,
+  /// --version and --config.
+  Subcommand& subcommand(const std::string& name, const std::string& description, std::function<ExitCode(Launch&)> run);
 
   /// The result of parse().
   struct Request {
-    std::function<ExitCode(Job&)> run;  ///< empty: print `text` (help or version) on stdout and exit with code 0
+    std::function<ExitCode(Launch&)> run;  ///< empty: print `text` (help or version) on stdout and exit with code 0
     std::string text;
-    std::string verb;               ///< name of the verb
-    const Verb* options = nullptr;  ///< lives as long as this CommandLine
+    std::string subcommand;               ///< name of the subcommand
+    const Subcommand* options = nullptr;  ///< lives as long as this CommandLine
   };
   /// Reads the arguments (without the program's name) and the --config file; the command line wins over the file.
   /// Throws InputError.
@@ -63,11 +64,11 @@ class CommandLine {
 ///     return keelson::app::run_app(argc, argv, {"keelson-x", "Does x."}, [](auto& line) { define_train(line); });
 ///   }
 ///
-/// Reads the command line, starts MPI, places the process on its cores, starts the backends, runs the verb, and returns
-/// the exit code: the verb's; 2 after InputError; 1 after any other exception. What all ranks throw alike is printed
-/// once, what some ranks throw is printed with their names; ranks that still work are then ended with the same exit
-/// code, after a grace of KEELSON_GRACE seconds (2). SIGTERM, SIGINT and SIGUSR1 end the program at once with exit code
-/// 75, until a verb that can end well when asked to calls Interrupt::install().
+/// Reads the command line, starts MPI, places the process on its cores, starts the backends, runs the subcommand, and
+/// returns the exit code: the subcommand's; 2 after InputError; 1 after any other exception. What all ranks throw alike
+/// is printed once, what some ranks throw is printed with their names; ranks that still work are then ended with the
+/// same exit code, after a grace of KEELSON_GRACE seconds (2). SIGTERM, SIGINT and SIGUSR1 end the program at once with
+/// exit code 75, until a subcommand that can end well when asked to calls Interrupt::install().
 int run_app(int argc, char** argv, const AppInfo& info, const std::function<void(CommandLine&)>& define);
 
 }  // namespace keelson::app

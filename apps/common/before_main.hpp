@@ -7,7 +7,7 @@ namespace keelson::app {
 /// changes nothing.
 ///
 /// 1. SIGTERM, SIGINT and SIGUSR1 end the program at once, with exit code 75: nothing is lost yet, and a batch script
-///    that queues a job again at 75 does the right thing. A verb that can end well when asked to calls
+///    that queues a job again at 75 does the right thing. A subcommand that can end well when asked to calls
 ///    Interrupt::install() when its work begins. Signals that the user ignores (nohup) stay ignored.
 /// 2. OpenMP's threads sleep after they have waited for some 20 microseconds. By default the threads of GCC's OpenMP
 ///    spin for milliseconds. If two jobs share cores, the spinning threads of one job then take time from the work of

@@ -4,8 +4,8 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/config_file.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/common/suggest.hpp"
-#include "apps/common/verb.hpp"
 #include "engine/base/atomic_file.hpp"
 
 namespace keelson::app {
@@ -33,38 +33,39 @@ struct CommandLine::Impl {
   AppInfo info;
   CLI::App root;
   struct Entry {
-    Entry(CLI::App& root, const std::string& verb_name, const std::string& description,
-          std::function<ExitCode(Job&)> verb_run)
-        : verb(root, verb_name, description), name(verb_name), run(std::move(verb_run)) {}
-    Verb verb;
+    Entry(CLI::App& root, const std::string& subcommand_name, const std::string& description,
+          std::function<ExitCode(Launch&)> subcommand_run)
+        : subcommand(root, subcommand_name, description), name(subcommand_name), run(std::move(subcommand_run)) {}
+    Subcommand subcommand;
     std::string name;
-    std::function<ExitCode(Job&)> run;
+    std::function<ExitCode(Launch&)> run;
   };
-  std::deque<Entry> verbs;
+  std::deque<Entry> subcommands;
   std::string config;  // only shown in --help; read before the rest is parsed
 
   std::string version() const { return info.name + " " KEELSON_VERSION "\n"; }
 
   Entry* find(const std::string& name) {
-    const auto found = std::find_if(verbs.begin(), verbs.end(), [&](const Entry& e) { return e.name == name; });
-    return found == verbs.end() ? nullptr : &*found;
+    const auto found =
+        std::find_if(subcommands.begin(), subcommands.end(), [&](const Entry& e) { return e.name == name; });
+    return found == subcommands.end() ? nullptr : &*found;
   }
   std::vector<std::string> names() const {
     std::vector<std::string> all;
-    for (const Entry& e : verbs) all.push_back(e.name);
+    for (const Entry& e : subcommands) all.push_back(e.name);
     return all;
   }
 
   [[noreturn]] void refuse_rest(const CLI::App& app, const std::vector<std::string>& rest) const {
-    const bool verb = &app != &root;
-    const std::string name = verb ? info.name + " " + app.get_name() : info.name;
+    const bool subcommand = &app != &root;
+    const std::string name = subcommand ? info.name + " " + app.get_name() : info.name;
     const auto option = std::find_if(rest.begin(), rest.end(), [](const auto& a) { return a.starts_with("-"); });
     if (option != rest.end()) {
       const std::string asked = option->substr(0, option->find('='));
       refuse("unknown option '{}'{}; `{} --help` lists all options", asked, did_you_mean(asked, long_names(app)), name);
     }
-    if (verb) refuse("'{}' does not belong to an option; `{} --help` lists all options", rest.front(), name);
-    refuse("unknown verb '{}'{}; the verbs are: {}", rest.front(), did_you_mean(rest.front(), names()),
+    if (subcommand) refuse("'{}' does not belong to an option; `{} --help` lists all options", rest.front(), name);
+    refuse("unknown subcommand '{}'{}; the subcommands are: {}", rest.front(), did_you_mean(rest.front(), names()),
            CLI::detail::join(names(), ", "));
   }
 };
@@ -77,20 +78,21 @@ CommandLine::CommandLine(const AppInfo& info) : impl_(std::make_unique<Impl>()) 
   root.set_help_flag("-h,--help", "Show this help and exit");
   root.set_version_flag("--version", impl_->version(), "Show the version and exit");
   root.allow_extras();
-  root.footer("`" + info.name + " VERB --help` shows the options of a verb.");
+  root.footer("`" + info.name + " VERB --help` shows the options of a subcommand.");
 }
 
 CommandLine::~CommandLine() = default;
 
-Verb& CommandLine::verb(const std::string& name, const std::string& description, std::function<ExitCode(Job&)> run) {
-  auto& entry = impl_->verbs.emplace_back(impl_->root, name, description, std::move(run));
-  CLI::App& verb = entry.verb.cli();
-  verb.set_help_flag("-h,--help", "Show this help and exit");
-  verb.set_version_flag("--version", impl_->version(), "Show the version and exit");
-  verb.add_option("--config", impl_->config, "Read options from this TOML file; the command line wins over it")
+Subcommand& CommandLine::subcommand(const std::string& name, const std::string& description,
+                                    std::function<ExitCode(Launch&)> run) {
+  auto& entry = impl_->subcommands.emplace_back(impl_->root, name, description, std::move(run));
+  CLI::App& subcommand = entry.subcommand.cli();
+  subcommand.set_help_flag("-h,--help", "Show this help and exit");
+  subcommand.set_version_flag("--version", impl_->version(), "Show the version and exit");
+  subcommand.add_option("--config", impl_->config, "Read options from this TOML file; the command line wins over it")
       ->type_name("FILE");
-  verb.allow_extras();
-  return entry.verb;
+  subcommand.allow_extras();
+  return entry.subcommand;
 }
 
 CommandLine::Request CommandLine::parse(const std::vector<std::string>& arguments) {
@@ -101,11 +103,11 @@ CommandLine::Request CommandLine::parse(const std::vector<std::string>& argument
   if (entry != nullptr) {
     if (const auto config = config_of(arguments)) {
       protect_input(*config);
-      const auto more = arguments_from_config(*config, entry->verb.cli(), impl_->names(), arguments);
+      const auto more = arguments_from_config(*config, entry->subcommand.cli(), impl_->names(), arguments);
       all.insert(name + 1, more.begin(), more.end());
     }
   }
-  const CLI::App& app = entry ? entry->verb.cli() : root;
+  const CLI::App& app = entry ? entry->subcommand.cli() : root;
   const std::string program = impl_->info.name + (entry ? " " + entry->name : "");
 
   try {
@@ -125,10 +127,10 @@ CommandLine::Request CommandLine::parse(const std::vector<std::string>& argument
   if (const auto rest = app.remaining(); !rest.empty()) impl_->refuse_rest(app, rest);
   if (const auto rest = root.remaining(true); !rest.empty()) impl_->refuse_rest(root, rest);
   if (entry == nullptr) {
-    refuse("a verb is expected: {}; `{} --help` tells what they do", CLI::detail::join(impl_->names(), ", "),
+    refuse("a subcommand is expected: {}; `{} --help` tells what they do", CLI::detail::join(impl_->names(), ", "),
            impl_->info.name);
   }
-  return {entry->run, "", entry->name, &entry->verb};
+  return {entry->run, "", entry->name, &entry->subcommand};
 }
 
 }  // namespace keelson::app

@@ -99,29 +99,31 @@ std::vector<CLI::ConfigItem> items_of(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> long_names(const CLI::App& verb) {
+std::vector<std::string> long_names(const CLI::App& subcommand) {
   std::vector<std::string> names;
-  for (const CLI::Option* option : verb.get_options())
+  for (const CLI::Option* option : subcommand.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   return names;
 }
 
-std::vector<std::string> arguments_from_config(const std::string& path, const CLI::App& verb,
-                                               const std::vector<std::string>& verbs,
+std::vector<std::string> arguments_from_config(const std::string& path, const CLI::App& subcommand,
+                                               const std::vector<std::string>& subcommands,
                                                const std::vector<std::string>& arguments) {
-  std::map<const CLI::Option*, std::vector<std::string>> made;  // a later key wins, e.g. a key of the verb's section
+  std::map<const CLI::Option*, std::vector<std::string>>
+      made;  // a later key wins, e.g. a key of the subcommand's section
   for (const CLI::ConfigItem& item : items_of(path)) {
     if (item.name == "++" || item.name == "--") continue;  // begin and end of a section
-    const std::string section = item.parents.empty() ? verb.get_name() : item.parents.front();
-    if (std::find(verbs.begin(), verbs.end(), section) == verbs.end() || item.parents.size() > 1)
-      refuse("'{}': unknown section [{}]{}", path, CLI::detail::join(item.parents, "."), did_you_mean(section, verbs));
-    if (section != verb.get_name()) continue;
+    const std::string section = item.parents.empty() ? subcommand.get_name() : item.parents.front();
+    if (std::find(subcommands.begin(), subcommands.end(), section) == subcommands.end() || item.parents.size() > 1)
+      refuse("'{}': unknown section [{}]{}", path, CLI::detail::join(item.parents, "."),
+             did_you_mean(section, subcommands));
+    if (section != subcommand.get_name()) continue;
 
-    const CLI::Option* option = verb.get_option_no_throw("--" + item.name);
+    const CLI::Option* option = subcommand.get_option_no_throw("--" + item.name);
     if (option == nullptr || item.name == "config" || item.name == "help" || item.name == "version") {
-      std::string hint = did_you_mean("--" + item.name, long_names(verb));
+      std::string hint = did_you_mean("--" + item.name, long_names(subcommand));
       if (const auto dashes = hint.find("--"); dashes != std::string::npos) hint.erase(dashes, 2);
-      refuse("'{}': '{}' is no option of '{}'{}", path, item.name, verb.get_name(), hint);
+      refuse("'{}': '{}' is no option of '{}'{}", path, item.name, subcommand.get_name(), hint);
     }
     if (given(*option, arguments)) continue;
     auto& words = made[option];

@@ -4,13 +4,13 @@
 
 #include <cstdio>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "backends/registry.hpp"
 #include "comm/on_device.hpp"
 
 namespace keelson::app {
 
-void declare(DeviceOptions& o, Verb& v) {
+void declare(DeviceOptions& o, Subcommand& v) {
   v.option("--device", o.device, "Compute on cpu or cuda; auto: the device for which this build is made", "DEVICE")
       .stored();
   v.option("--memory-limit", o.memory_limit,
@@ -30,14 +30,14 @@ std::string DeviceSession::describe() const {
   return context->describe() + (ranks->size() > 1 && !way.empty() ? "; gradients by " + way : "");
 }
 
-DeviceSession open_device(const DeviceOptions& o, Job& job, const std::string& backends) {
+DeviceSession open_device(const DeviceOptions& o, Launch& launch, const std::string& backends) {
   DeviceSession w;
   w.context = backends::make_context(o.device, backends);
-  if (job.world.rank() == 0)
+  if (launch.world.rank() == 0)
     w.context->on_remark([](const std::string& remark) { fmt::print(stderr, "note: {}\n", remark); });
   if (o.memory_limit > 0) w.context->device().limit_memory(o.memory_limit);
   w.context->require_exact_convolutions(o.exact_conv);
-  w.ranks = comm::on_device(job.world, w.context->device());
+  w.ranks = comm::on_device(launch.world, w.context->device());
   return w;
 }
 

@@ -9,15 +9,15 @@
 
 namespace keelson::app {
 
-/// The device on which a verb computes.
+/// The device on which a subcommand computes.
 struct DeviceOptions {
   std::string device = "auto";
   std::uint64_t memory_limit = 0;  ///< bytes; 0: no limit
   bool exact_conv = false;         ///< as Context::require_exact_convolutions()
 };
 
-/// Declares --device, --memory-limit and --exact-conv on a verb.
-void declare(DeviceOptions& o, Verb& verb);
+/// Declares --device, --memory-limit and --exact-conv on a subcommand.
+void declare(DeviceOptions& o, Subcommand& subcommand);
 
 /// The device, its backends, and a communicator whose collectives work on the device's memory.
 struct DeviceSession {
@@ -29,6 +29,6 @@ struct DeviceSession {
 
 /// `backends`: as in backends::make_context. Throws InputError for a device that this build or machine does not have.
 /// Collective.
-DeviceSession open_device(const DeviceOptions& o, Job& job, const std::string& backends = "");
+DeviceSession open_device(const DeviceOptions& o, Launch& launch, const std::string& backends = "");
 
 }  // namespace keelson::app

@@ -1,20 +1,20 @@
 #include "apps/common/evaluation.hpp"
 
 #include "apps/common/parallel_option.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
 
-void declare_checkpoint(EvaluationOptions& o, Verb& v) {
+void declare_checkpoint(EvaluationOptions& o, Subcommand& v) {
   v.option_without_default("--checkpoint", o.checkpoint,
                            "A checkpoint, or a run's folder: its best checkpoint, else its newest", "PATH")
       .differs_between_ranks();
   declare(o.device, v);
 }
 
-void declare_evaluation(EvaluationOptions& o, Verb& v) {
+void declare_evaluation(EvaluationOptions& o, Subcommand& v) {
   v.option("--batch", o.batch, "Samples at a time, per rank or, with --spatial, per group of ranks", "SAMPLES")
       .positive();
   declare_spatial(o.spatial, v);
@@ -34,23 +34,22 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
   return CheckpointReader(o.checkpoint, true, &world);
 }
 
-NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Job& job, const CheckpointReader& checkpoint,
+NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Launch& launch, const CheckpointReader& checkpoint,
                                      const Graph& graph, const Dataset& data, const MetricOptions& metrics,
                                      const SampleUnit& unit)
-    : options_(o), world_(job.world) {
+    : options_(o), world_(launch.world) {
   const auto blocks = ProcessGrid::parse_blocks(o.spatial);
-  const ProcessGrid grid(training_extents(world_.size(), blocks.space, blocks.columns), world_.rank());
+  const ProcessGrid grid(training_extents(world_.size(), blocks), world_.rank());
   if (data.size() < grid.extent(ProcessGrid::Axis::data))
     refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
   require_parts(graph, grid);
   trace_ = begin_trace(o.trace, world_);
-  device_ = open_device(o.device, job);
+  device_ = open_device(o.device, launch);
   parameters_.emplace(graph, *device_.context, checkpoint.state().seed);
   evaluator_.emplace(graph, *parameters_, data, &world_,
                      EvaluatorOptions{.batch = o.batch,
-                                      .space = blocks.space,
-                                      .space_columns = blocks.columns,
-                                      .threads = decide(o.loader, job, o.batch),
+                                      .replica = blocks,
+                                      .threads = decide(o.loader, launch, o.batch),
                                       .unit = unit,
                                       .evaluation = metrics});
   state_ = checkpoint.load(checkpoint.state().network, *parameters_, std::nullopt);

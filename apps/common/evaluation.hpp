@@ -14,7 +14,7 @@
 
 namespace keelson::app {
 
-/// Options of every verb that uses a trained network.
+/// Options of every subcommand that uses a trained network.
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
@@ -27,8 +27,8 @@ struct EvaluationOptions {
 
 /// The first declares --checkpoint and the device's options; the second --batch, --spatial,
 /// --loader-threads, --json and --trace.
-void declare_checkpoint(EvaluationOptions& o, Verb& verb);
-void declare_evaluation(EvaluationOptions& o, Verb& verb);
+void declare_checkpoint(EvaluationOptions& o, Subcommand& subcommand);
+void declare_evaluation(EvaluationOptions& o, Subcommand& subcommand);
 
 /// The networks of a program.
 struct NetworkFamily {
@@ -42,13 +42,13 @@ void check_family(const CheckpointReader& checkpoint, const NetworkFamily& famil
 /// run, else the newest. Throws InputError if there is no checkpoint, or if it is damaged. Collective.
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
 
-/// The network of a checkpoint, on data and device: what all verbs that evaluate do between their options and their
-/// output.
+/// The network of a checkpoint, on data and device: what all subcommands that evaluate do between their options and
+/// their output.
 class NetworkEvaluation {
  public:
   /// Begins the trace, opens the device, and loads the parameters. `graph`: of the checkpoint's network. All references
   /// must outlive this. Throws InputError, also for fewer samples than ranks. Collective.
-  NetworkEvaluation(const EvaluationOptions& o, Job& job, const CheckpointReader& checkpoint, const Graph& graph,
+  NetworkEvaluation(const EvaluationOptions& o, Launch& launch, const CheckpointReader& checkpoint, const Graph& graph,
                     const Dataset& data, const MetricOptions& metrics, const SampleUnit& unit = {});
   /// Evaluates all samples. May be called again, for metrics that another call has prepared. Collective.
   Evaluation run() { return evaluator_->run(); }

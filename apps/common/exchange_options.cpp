@@ -1,12 +1,12 @@
 #include "apps/common/exchange_options.hpp"
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::app {
 
-void declare(RequestedExchange& o, Verb& v) {
+void declare(RequestedExchange& o, Subcommand& v) {
   constexpr double most = 1024;
   v.option("--bucket-mb", o.bucket_mb,
            "MiB of gradients that ranks exchange at once, beside the backward pass; 0: the size that is fastest when "

@@ -8,7 +8,7 @@
 
 namespace keelson::app {
 
-class Verb;
+class Subcommand;
 
 /// The user's options for the exchange of gradients between ranks.
 struct RequestedExchange {
@@ -22,8 +22,8 @@ struct RequestedExchange {
 };
 
 /// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --parallel, --spatial and
-/// --micro-batches on a verb.
-void declare(RequestedExchange& o, Verb& verb);
+/// --micro-batches on a subcommand.
+void declare(RequestedExchange& o, Subcommand& subcommand);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
 /// Collective.

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "backends/registry.hpp"
 #include "engine/graph/topology.hpp"
 #include "engine/onnx/export.hpp"
@@ -16,9 +16,9 @@ struct ExportOptions : EvaluationOptions {
   std::string onnx;
 };
 
-ExitCode export_network(const ExportOptions& o, const Job& job,
+ExitCode export_network(const ExportOptions& o, const Launch& launch,
                         const std::function<ExportedNetwork(const CheckpointReader&)>& make) {
-  if (job.world.rank() != 0) return ExitCode::done;
+  if (launch.world.rank() != 0) return ExitCode::done;
   if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
   if (o.onnx.empty()) refuse("give --onnx: the file to write");
   const CheckpointReader checkpoint(o.checkpoint, true, nullptr);
@@ -43,10 +43,11 @@ ExitCode export_network(const ExportOptions& o, const Job& job,
 
 }  // namespace
 
-Verb& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make) {
+Subcommand& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make) {
   const auto o = std::make_shared<ExportOptions>();
-  Verb& v = line.verb("export", "Write a trained network as an ONNX model",
-                      [o, make = std::move(make)](Job& job) { return export_network(*o, job, make); });
+  Subcommand& v =
+      line.subcommand("export", "Write a trained network as an ONNX model",
+                      [o, make = std::move(make)](Launch& launch) { return export_network(*o, launch, make); });
   declare_checkpoint(*o, v);
   v.option_without_default("--onnx", o->onnx, "The ONNX model to write (opset 17)", "FILE").output();
   return v;

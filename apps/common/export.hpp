@@ -16,10 +16,10 @@ struct ExportedNetwork {
   std::map<std::string, std::string> metadata;  ///< facts that users of the file need to make inputs from their data
 };
 
-/// Defines the verb `export` with the options --checkpoint, --onnx and those of the device. The verb writes the network
-/// of the checkpoint as an ONNX model and prints the model's inputs and outputs. `make` returns the checkpoint's
-/// network. Only rank 0 works.
-Verb& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make);
+/// Defines the subcommand `export` with the options --checkpoint, --onnx and those of the device. The subcommand writes
+/// the network of the checkpoint as an ONNX model and prints the model's inputs and outputs. `make` returns the
+/// checkpoint's network. Only rank 0 works.
+Subcommand& define_export(CommandLine& line, std::function<ExportedNetwork(const CheckpointReader&)> make);
 
 /// The shape of a sample of the input "x", as the checkpoint stores it. Throws InputError if the checkpoint does not
 /// store it, or if the shape has not `rank` dimensions.

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 
 namespace keelson::app {
 
-void declare_threads(LoaderThreads& o, Verb& v) {
+void declare_threads(LoaderThreads& o, Subcommand& v) {
   v.option("--loader-threads", o.count,
            "Decoding threads per rank; 0: 1, or with a GPU the rank's cores but one, at most 8", "N")
       .non_negative()
@@ -14,19 +14,19 @@ void declare_threads(LoaderThreads& o, Verb& v) {
       .differs_between_ranks();
 }
 
-void declare_prefetch(LoaderThreads& o, Verb& v) {
+void declare_prefetch(LoaderThreads& o, Subcommand& v) {
   v.option("--prefetch", o.prefetch, "Batches decoded ahead; 0: 2, or as many as keep the decoding threads busy", "N")
       .non_negative()
       .not_stored()
       .differs_between_ranks();
 }
 
-LoaderThreads decide(const LoaderThreads& wanted, const Job& job, std::int64_t batch) {
+LoaderThreads decide(const LoaderThreads& wanted, const Launch& launch, std::int64_t batch) {
   LoaderThreads o = wanted;
-  if (o.count == 0) o.count = job.on_gpu ? std::clamp(job.placement.threads - 1, 1, 8) : 1;
+  if (o.count == 0) o.count = launch.on_gpu ? std::clamp(launch.placement.threads - 1, 1, 8) : 1;
   if (o.prefetch == 0)
     o.prefetch = std::max(2, static_cast<int>((o.count + batch - 1) / std::max<std::int64_t>(batch, 1)));
-  o.cpus = job.placement.cpus;
+  o.cpus = launch.placement.cpus;
   return o;
 }
 

@@ -10,7 +10,7 @@
 #include <string_view>
 
 #include "apps/common/machine.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/small_file.hpp"
 
@@ -80,7 +80,7 @@ void MlperfLines::write(Event event, const std::string& key, const Json& value, 
 
 double as_written(float value) { return std::stod(fmt::format("{}", value)); }
 
-void declare(MlperfOptions& o, Verb& v) {
+void declare(MlperfOptions& o, Subcommand& v) {
   v.option_without_default(
        "--mlperf-log", o.file,
        "Write the log lines of MLPerf HPC's rules into this file, for MLCommons' compliance checker", "FILE")
@@ -112,8 +112,8 @@ void MlperfLog::check_place(const MlperfOptions& o, bool overwrite) {
     refuse("--mlperf-log {}: the file exists: give another name, or --overwrite", o.file);
 }
 
-void MlperfLog::begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, Time init, Time run,
-                      std::int64_t train_samples, std::int64_t eval_samples) {
+void MlperfLog::begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Launch& launch, Time init,
+                      Time run, std::int64_t train_samples, std::int64_t eval_samples) {
   MlperfLines out(o.file, true);
   const auto say = [&](const std::string& key, const Json& value) { out.write(Event::point_in_time, key, value); };
   const Json none = Json::object();
@@ -121,14 +121,14 @@ void MlperfLog::begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, 
   out.write(Event::interval_start, "init_start", nullptr, none, init);
   out.write(Event::interval_end, "init_stop", nullptr, none, run);
   out.write(Event::interval_start, "run_start", nullptr, none, run);
-  const int nodes = job.world.nodes();
+  const int nodes = launch.world.nodes();
   say("submission_benchmark", benchmark.name);
   say("submission_org", o.organization);
   say("submission_division", o.division);
   say("submission_status", o.status);
   say("submission_platform", o.platform.empty() ? fmt::format("{} x {}", nodes, platform()) : o.platform);
   say("number_of_nodes", nodes);
-  say("accelerators_per_node", job.on_gpu ? job.world.size() / nodes : 0);
+  say("accelerators_per_node", launch.on_gpu ? launch.world.size() / nodes : 0);
   say("train_samples", train_samples);
   say("eval_samples", eval_samples);
   for (const auto& [key, value] : benchmark.settings) say(key, value);

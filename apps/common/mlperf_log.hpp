@@ -21,8 +21,8 @@ struct MlperfOptions {
   bool cache_cleared = false;
 };
 
-/// Declares --mlperf-log and the other --mlperf options on a train verb.
-void declare(MlperfOptions& o, Verb& verb);
+/// Declares --mlperf-log and the other --mlperf options on a train subcommand.
+void declare(MlperfOptions& o, Subcommand& subcommand);
 
 /// The MLPerf HPC benchmark to which a run belongs.
 struct MlperfBenchmark {
@@ -74,7 +74,7 @@ class MlperfLog : public TrainObserver {
   /// regular file.
   static void check_place(const MlperfOptions& o, bool overwrite);
   /// Begins the file: writes when the program and the run began, who submits what, and how the network is trained.
-  static void begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Job& job, Time init, Time run,
+  static void begin(const MlperfOptions& o, const MlperfBenchmark& benchmark, const Launch& launch, Time init, Time run,
                     std::int64_t train_samples, std::int64_t eval_samples);
 
   /// Appends to the file, on this rank. `metric`: MlperfBenchmark::metric.

@@ -6,7 +6,7 @@
 #include <map>
 #include <sstream>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/error.hpp"
 #include "engine/optim/optimizers.hpp"
 #include "engine/train/sync/sync_mode.hpp"
@@ -14,7 +14,7 @@
 namespace keelson::app {
 namespace {
 
-void declare_schedule(OptimizerOptions& o, Verb& v) {
+void declare_schedule(OptimizerOptions& o, Subcommand& v) {
   v.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
   v.option("--warmup-epochs", o.warmup_epochs, "Epochs over which the rate rises linearly to --lr", "EPOCHS")
       .non_negative()
@@ -106,7 +106,7 @@ void read_settings(Optimizer& optimizer, const OptimizerOptions& o) {
 
 }  // namespace
 
-void declare(OptimizerOptions& o, Verb& v) {
+void declare(OptimizerOptions& o, Subcommand& v) {
   v.option("--batch", o.batch, "Samples per rank and step", "SAMPLES").positive().stored();
   v.option("--global-batch", o.global_batch,
            "Samples per step of all ranks together, instead of --batch; 0: --batch x ranks", "SAMPLES")

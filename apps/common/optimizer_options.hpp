@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/process_grid.hpp"
 #include "engine/optim/optimizer.hpp"
 #include "engine/optim/schedule.hpp"
@@ -39,8 +39,8 @@ struct OptimizerOptions {
   std::string sync = "synchronous";  ///< as SyncMode::parse() reads it
 };
 
-/// Declares these options on a verb. They are stored in checkpoints.
-void declare(OptimizerOptions& o, Verb& verb);
+/// Declares these options on a subcommand. They are stored in checkpoints.
+void declare(OptimizerOptions& o, Subcommand& subcommand);
 
 /// Throws InputError for combinations that make no sense.
 void check(const OptimizerOptions& o);

@@ -13,9 +13,9 @@ class Option;
 
 namespace keelson::app {
 
-/// One option of a verb: the variable that gets the value, and the values that are accepted. Verb::option() makes an
-/// option. The functions below restrict it and return it, e.g. `verb.option("--lr", o.lr, "Learning rate",
-/// "RATE").positive().stored()`.
+/// One option of a subcommand: the variable that gets the value, and the values that are accepted. Subcommand::option()
+/// makes an option. The functions below restrict it and return it, e.g. `subcommand.option("--lr", o.lr, "Learning
+/// rate", "RATE").positive().stored()`.
 ///
 /// Numbers are read strictly (engine/base/parse_number.hpp): "0,001", "1_5" and "nan" are refused.
 class Option {
@@ -31,10 +31,11 @@ class Option {
   Option& byte_size();        ///< also with a suffix: "512M", "40G" (powers of 1024)
   Option& value_optional();   ///< `--name` alone leaves the target empty
   Option& required();
-  /// The option changes the bits of a run, so checkpoints store it: Verb::values() contains it, Verb::fill() sets it.
+  /// The option changes the bits of a run, so checkpoints store it: Subcommand::values() contains it,
+  /// Subcommand::fill() sets it.
   Option& stored();
-  /// The option changes no bits, or concerns only this start of the program. Each option of a verb that trains must be
-  /// declared either stored() or not_stored().
+  /// The option changes no bits, or concerns only this start of the program. Each option of a subcommand that trains
+  /// must be declared either stored() or not_stored().
   Option& not_stored();
   /// The option names a file that the command writes. Files that other options name are inputs; the command must not
   /// overwrite them.
@@ -50,7 +51,7 @@ class Option {
   std::string text() const;
 
  private:
-  friend class Verb;
+  friend class Subcommand;
   Option(std::string name, Destination target, bool shows_default)
       : target_(target), name_(std::move(name)), shows_default_(shows_default) {}
   /// Sets the target. Throws InputError, naming the option, what was found and what is expected.

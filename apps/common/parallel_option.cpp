@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/plan/spatial_parts.hpp"
@@ -11,7 +11,7 @@
 
 namespace keelson::app {
 
-void declare(RequestedGrid& o, Verb& v) {
+void declare(RequestedGrid& o, Subcommand& v) {
   v.option("--parallel", o.parallel,
            "How ranks share the work: data, each has samples of its own; a process grid, such as \"data 4 x space 2\"; "
            "auto: the grid that is fastest here and fits the memory, measured at the start. auto divides the samples "
@@ -21,7 +21,7 @@ void declare(RequestedGrid& o, Verb& v) {
   declare_spatial(o.spatial, v);
 }
 
-void declare_spatial(std::string& parts, Verb& v) {
+void declare_spatial(std::string& parts, Subcommand& v) {
   v.option(
        "--spatial", parts,
        "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "
@@ -33,7 +33,7 @@ void declare_spatial(std::string& parts, Verb& v) {
 
 std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int ranks) {
   const auto blocks = ProcessGrid::parse_blocks(o.spatial);
-  if (o.parallel == "data") return training_extents(ranks, blocks.space, blocks.columns);
+  if (o.parallel == "data") return training_extents(ranks, blocks);
   if (blocks.space != 1)
     refuse("--parallel \"{}\" with --spatial {}: both say how ranks share samples. Give one of them", o.parallel,
            o.spatial);
@@ -45,7 +45,7 @@ std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int r
   if (e.data != 0 && std::int64_t{e.data} * e.space != ranks)
     refuse("--parallel \"{}\" is for {}, but there are {}: start as many ranks as the grid has, or change the grid",
            o.parallel, counted(std::int64_t{e.data} * e.space, "rank"), ranks);
-  return training_extents(ranks, e.space, e.columns);
+  return training_extents(ranks, e);
 }
 
 void require_parts(const Graph& graph, const ProcessGrid& grid) {

@@ -12,7 +12,7 @@ struct GridChoice;
 
 namespace keelson::app {
 
-class Verb;
+class Subcommand;
 
 /// The user's options for the process grid.
 struct RequestedGrid {
@@ -21,10 +21,10 @@ struct RequestedGrid {
   bool is_auto() const { return parallel == "auto"; }  ///< the grid is chosen by measuring (choose_grid())
 };
 
-/// Declares --parallel and --spatial on a verb.
-void declare(RequestedGrid& o, Verb& verb);
+/// Declares --parallel and --spatial on a subcommand.
+void declare(RequestedGrid& o, Subcommand& subcommand);
 /// Declares --spatial alone.
-void declare_spatial(std::string& parts, Verb& verb);
+void declare_spatial(std::string& parts, Subcommand& subcommand);
 
 /// The process grid, data x space, that the user asks for; no value for --parallel auto. Throws InputError where the
 /// options contradict each other, or do not fit the number of ranks.

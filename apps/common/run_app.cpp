@@ -13,7 +13,7 @@
 #include "apps/common/app.hpp"
 #include "apps/common/before_main.hpp"
 #include "apps/common/outcomes.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/atomic_file.hpp"
@@ -66,7 +66,8 @@ void say(std::FILE* stream, const std::string& text) {
 
 /// Ranks may be started with different command lines (`mpirun a : b`), or each in a folder with a --config of its own.
 void compare_command_lines(const CommandLine::Request& request, Communicator& world, const AppInfo& info) {
-  compare_values(world, {{"the program", info.name + " " KEELSON_VERSION}, {"the verb", request.verb}}, "programs");
+  compare_values(world, {{"the program", info.name + " " KEELSON_VERSION}, {"the subcommand", request.subcommand}},
+                 "programs");
   compare_values(world, dashed(request.options->common_values()), "options");
 }
 
@@ -94,9 +95,9 @@ void compare_environments(Communicator& world) {
                  "set them alike on all ranks; mpirun passes them on with -x NAME, srun by itself");
 }
 
-/// The part that needs all ranks: from the placement to the end of the verb.
-ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppInfo& info,
-                  const std::vector<std::string>& arguments) {
+/// The part that needs all ranks: from the placement to the end of the subcommand.
+ExitCode run_subcommand(CommandLine::Request& request, Communicator& world, const AppInfo& info,
+                        const std::vector<std::string>& arguments) {
   compare_command_lines(request, world, info);
   compare_environments(world);
   protect_inputs(request, world);
@@ -106,8 +107,8 @@ ExitCode run_verb(CommandLine::Request& request, Communicator& world, const AppI
   const bool gpu = backends::devices().front() == "cuda" && backends::device_available();
   const std::string machine = comm::describe(placement, world, gpu ? comm::Computes::on_gpu : comm::Computes::on_cores);
   if (world.rank() == 0) say(stderr, fmt::format("{} {}: {}\n", info.name, KEELSON_VERSION, machine));
-  Job job{world, placement, info.name, arguments, machine, gpu};
-  return request.run(job);
+  Launch launch{world, placement, info.name, arguments, machine, gpu};
+  return request.run(launch);
 }
 
 }  // namespace
@@ -142,7 +143,7 @@ int run_app(int argc, char** argv, const AppInfo& info, const std::function<void
     request = command_line.parse(arguments);
     auto code = ExitCode::done;
     if (request.run)
-      code = run_verb(request, *world, info, arguments);
+      code = run_subcommand(request, *world, info, arguments);
     else if (world->rank() == 0)
       say(stdout, request.text);
     if (code == ExitCode::done) require_output();  // another code says more: 75 means that the run can be continued

@@ -22,13 +22,13 @@ const Config& find_recipe(const Recipes& recipes, const std::string& name) {
   return found->second;
 }
 
-void declare_recipe(RunOptions& o, Verb& v, const Recipes& recipes, const std::string& help) {
+void declare_recipe(RunOptions& o, Subcommand& v, const Recipes& recipes, const std::string& help) {
   v.option_without_default("--recipe", o.recipe, help)
       .one_of(names_of(recipes))
       .not_stored();  // the options of the recipe are stored
 }
 
-void declare_precision(RunOptions& o, Verb& v, const std::string& what) {
+void declare_precision(RunOptions& o, Subcommand& v, const std::string& what) {
   v.option("--precision", o.precision,
            fmt::format("Precision of {}; default: fp32 on CPUs, bf16 on GPUs (fp16 before Ampere); auto: the precision "
                        "that is faster here, "

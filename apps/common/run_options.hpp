@@ -20,10 +20,10 @@ using Recipes = std::map<std::string, Config>;
 /// Throws InputError for a name that is not there.
 const Config& find_recipe(const Recipes& recipes, const std::string& name);
 
-/// Declares --recipe on a verb.
-void declare_recipe(RunOptions& o, Verb& verb, const Recipes& recipes,
+/// Declares --recipe on a subcommand.
+void declare_recipe(RunOptions& o, Subcommand& subcommand, const Recipes& recipes,
                     const std::string& help = "Published hyper-parameters; options that you also give win");
-/// Declares --precision on a verb. `what`: that has this precision, "convolutions' operands".
-void declare_precision(RunOptions& o, Verb& verb, const std::string& what);
+/// Declares --precision on a subcommand. `what`: that has this precision, "convolutions' operands".
+void declare_precision(RunOptions& o, Subcommand& subcommand, const std::string& what);
 
 }  // namespace keelson::app

@@ -21,7 +21,7 @@ std::string find_split(const std::string& folder, const std::vector<std::string>
 
 }  // namespace
 
-void declare_files(SampleFiles& files, Verb& v) {
+void declare_files(SampleFiles& files, Subcommand& v) {
   v.option_without_default("--train", files.train, "Training data: HDF5 file, folder or pattern", "PATH")
       .stored()
       .differs_between_ranks();
@@ -31,13 +31,13 @@ void declare_files(SampleFiles& files, Verb& v) {
   v.flag("--shuffle", files.shuffle, "Use another order of samples in each epoch").stored();
 }
 
-void declare_training_folder(std::string& data, Verb& v) {
+void declare_training_folder(std::string& data, Subcommand& v) {
   v.option_without_default("--data", data, "Folder with train/ and validation/ in it", "DIR")
       .not_stored()
       .differs_between_ranks();
 }
 
-void declare_held_out_data(std::string& data, Verb& v) {
+void declare_held_out_data(std::string& data, Subcommand& v) {
   v.option_without_default("--data", data,
                            "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
                            "the run's validation data",

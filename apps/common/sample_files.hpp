@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 
 /// Training, validation and test data of programs that read files of samples.
 namespace keelson::app {
@@ -13,12 +13,12 @@ struct SampleFiles {
   bool shuffle = true;
 };
 
-/// Declares --train, --validation and --shuffle on a verb.
-void declare_files(SampleFiles& files, Verb& verb);
-/// Declares --data of a verb that trains: a folder with training and validation data.
-void declare_training_folder(std::string& data, Verb& verb);
-/// Declares --data of a verb that uses a trained network.
-void declare_held_out_data(std::string& data, Verb& verb);
+/// Declares --train, --validation and --shuffle on a subcommand.
+void declare_files(SampleFiles& files, Subcommand& subcommand);
+/// Declares --data of a subcommand that trains: a folder with training and validation data.
+void declare_training_folder(std::string& data, Subcommand& subcommand);
+/// Declares --data of a subcommand that uses a trained network.
+void declare_held_out_data(std::string& data, Subcommand& subcommand);
 
 /// If the user has named no training data, or no validation data: takes them from the folder `data` (--data; empty: not
 /// given). Throws InputError if the folder has none, and for a run without training data.

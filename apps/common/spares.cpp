@@ -34,8 +34,12 @@ std::string describe(const std::vector<Recovery::Lost>& lost) {
 
 class SpareRanks {
  public:
-  SpareRanks(Job& job, int spares, const std::function<ExitCode(Job&)>& work)
-      : job_(job), world_(job.world), ranks_(*world_.fault_tolerance()), trains_(world_.size() - spares), work_(work) {}
+  SpareRanks(Launch& launch, int spares, const std::function<ExitCode(Launch&)>& work)
+      : launch_(launch),
+        world_(launch.world),
+        ranks_(*world_.fault_tolerance()),
+        trains_(world_.size() - spares),
+        work_(work) {}
 
   ExitCode run() {
     for (;;) {
@@ -59,8 +63,9 @@ class SpareRanks {
     try {
       group = world_.split(trains ? 0 : -1, world_.rank());
       if (group) {
-        Job job{*group, job_.placement, job_.program, job_.arguments, job_.machine, job_.on_gpu, &restart_};
-        attempt.code = work_(job);
+        Launch launch{*group,          launch_.placement, launch_.program, launch_.arguments,
+                      launch_.machine, launch_.on_gpu,    &restart_};
+        attempt.code = work_(launch);
       } else {
         Interrupt::install();  // the other ranks end with a checkpoint, and may need this rank until then
       }
@@ -130,26 +135,26 @@ class SpareRanks {
          restart_.hint.empty() ? "training had not begun, so the same command begins it" : restart_.hint);
   }
 
-  Job& job_;
+  Launch& launch_;
   Communicator& world_;
   FaultTolerance& ranks_;  ///< of world_
   int trains_;             ///< ranks that train
-  const std::function<ExitCode(Job&)>& work_;
+  const std::function<ExitCode(Launch&)>& work_;
   Restart restart_;
 };
 
 }  // namespace
 
-ExitCode with_spares(Job& job, int spares, const std::function<ExitCode(Job&)>& work) {
-  if (spares == 0) return work(job);
-  if (!job.world.survives_losses())
+ExitCode with_spares(Launch& launch, int spares, const std::function<ExitCode(Launch&)>& work) {
+  if (spares == 0) return work(launch);
+  if (!launch.world.survives_losses())
     refuse(
         "--spares: ranks that die can be replaced only if MPI goes on without them: start Open MPI 5 or later with "
         "mpirun --with-ft ulfm");
-  if (spares + 2 > job.world.size())
+  if (spares + 2 > launch.world.size())
     refuse("--spares {}: at least two of {} must train: start more ranks, or keep fewer spare ranks", spares,
-           counted(job.world.size(), "rank"));
-  return SpareRanks(job, spares, work).run();
+           counted(launch.world.size(), "rank"));
+  return SpareRanks(launch, spares, work).run();
 }
 
 }  // namespace keelson::app

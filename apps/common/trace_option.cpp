@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 
 namespace keelson::app {
 
-void declare(TraceOption& o, Verb& v) {
+void declare(TraceOption& o, Subcommand& v) {
   v.option_without_default("--trace", o.file,
                            "Write a trace of all ranks to one JSON file, which https://ui.perfetto.dev opens", "FILE")
       .output()

@@ -9,14 +9,14 @@
 
 namespace keelson::app {
 
-/// Whether a verb traces all ranks, and the trace's file. Not stored in checkpoints.
+/// Whether a subcommand traces all ranks, and the trace's file. Not stored in checkpoints.
 struct TraceOption {
   std::string file;         ///< empty: no trace
   std::int64_t events = 0;  ///< as in TraceFile
 };
 
-/// Declares --trace and --trace-events on a verb.
-void declare(TraceOption& o, Verb& verb);
+/// Declares --trace and --trace-events on a subcommand.
+void declare(TraceOption& o, Subcommand& subcommand);
 
 /// Begins the trace; null if the user wants none. The trace must outlive the executors and loaders that it records.
 /// Throws InputError if the file cannot be written. Collective.

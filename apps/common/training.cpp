@@ -8,9 +8,9 @@
 #include "apps/common/evaluation.hpp"
 #include "apps/common/machine.hpp"
 #include "apps/common/restart.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/common/time_table.hpp"
 #include "apps/common/training_targets.hpp"
-#include "apps/common/verb.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/interrupt.hpp"
@@ -37,7 +37,7 @@ fs::path folder_of(const TrainingOptions& o, const std::optional<CheckpointReade
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
 
-ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job,
+ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, const Launch& launch,
                          const DeviceSession& session, const ProcessGrid& grid) {
   ReportInput r;
   r.title = task.title;
@@ -48,30 +48,31 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.unit = t.unit;
   r.targets_note = task.targets_note;
   r.machine = describe_machine();
-  r.machine.emplace_back("Ranks and threads", job.machine);
+  r.machine.emplace_back("Ranks and threads", launch.machine);
   r.machine.emplace_back("Process grid", grid.describe());
   r.machine.emplace_back("Devices", session.describe());
   r.machine.emplace_back("Keelson", KEELSON_VERSION);
-  r.configuration.emplace_back("command", fmt::format("{} {}", job.program, fmt::join(job.arguments, " ")));
+  r.configuration.emplace_back("command", fmt::format("{} {}", launch.program, fmt::join(launch.arguments, " ")));
   for (const auto& [key, value] : t.config)
     if (!value.empty()) r.configuration.emplace_back(key, value);
   r.plan_note = "Milliseconds are medians over a few profiled steps of rank 0; empty: not measured.";
   return r;
 }
 
-void print_frame(const TrainingTask& task, const TrainerOptions& t, const Job& job, const DeviceSession& session,
+void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch& launch, const DeviceSession& session,
                  const ProcessGrid& grid, const Trainer& trainer, const std::optional<CheckpointReader>& checkpoint) {
   const auto& s = trainer.state();
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), session.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
-  const std::string ranks = counted(job.world.size(), "rank") + (t.space == 1 ? "" : ": " + grid.describe());
+  const std::string ranks =
+      counted(launch.world.size(), "rank") + (ranks_of(t.replica) == 1 ? "" : ": " + grid.describe());
   const bool relaxed = t.sync.kind != SyncMode::Kind::synchronous;
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}{}\n", counted(t.epochs, "epoch"),
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, ranks, s.optimizer, s.schedule,
              to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
   // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
-  const bool open_mpi = job.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
+  const bool open_mpi = launch.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
   if (mpirun != 0) fmt::print("Ctrl-C on mpirun kills the ranks; to end with a checkpoint: kill -USR1 {}\n", mpirun);
   if (checkpoint) {
@@ -96,22 +97,22 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   PlanOptions plan = t.plan();
   plan.exchange = {};
   const auto* ranks = session.ranks.get();
-  const ProcessGrid grid(training_extents(ranks->size(), t.space, t.space_columns), ranks->rank());
+  const ProcessGrid grid(training_extents(ranks->size(), t.replica), ranks->rank());
   plan.grid = &grid;
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *session.context, plan));
 }
 
-std::string command_to_continue(const Job& job, const RunFolder& folder) {
-  return fmt::format("to continue: {} train --resume {}", job.program, folder.path.string());
+std::string command_to_continue(const Launch& launch, const RunFolder& folder) {
+  return fmt::format("to continue: {} train --resume {}", launch.program, folder.path.string());
 }
 
 /// The message after a signal. Open MPI's mpirun also sends a signal when another rank has died.
-std::string signalled(const Job& job, const RunFolder& folder) {
+std::string signalled(const Launch& launch, const RunFolder& folder) {
   return fmt::format(
       "\nsignalled to end: writes a checkpoint after this step if the launcher leaves enough time, else the last "
       "checkpoint stays; {}\n",
-      command_to_continue(job, folder));
+      command_to_continue(launch, folder));
 }
 
 /// Stores the number of threads: sums within a rank are divided among threads, so bits depend on their number. Throws
@@ -137,15 +138,15 @@ struct FirstRank {
 
 /// Trains. If the run cannot go on after a loss of ranks, the error says how to continue.
 StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
-               const Observers::Maker& make_rank0_observers, const Job& job, const RunFolder& folder) {
+               const Observers::Maker& make_rank0_observers, const Launch& launch, const RunFolder& folder) {
   try {
     return trainer.run(observers, make_rank0_observers).reason;
   } catch (const RanksLost& error) {
     const std::string hint = trainer.last_checkpoint().empty()
                                  ? "this run has no checkpoint to continue from: start it again"
-                                 : command_to_continue(job, folder);
-    if (!job.restart) fail("{}; {}", error.what(), hint);
-    job.restart->keep(trainer, hint);
+                                 : command_to_continue(launch, folder);
+    if (!launch.restart) fail("{}; {}", error.what(), hint);
+    launch.restart->keep(trainer, hint);
     throw;
   }
 }
@@ -157,7 +158,7 @@ ExitCode exit_code(StopReason reason) {
 
 }  // namespace
 
-void declare(TrainingOptions& o, Verb& v) {
+void declare(TrainingOptions& o, Subcommand& v) {
   o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR")
                       .not_stored()
                       .differs_between_ranks();
@@ -210,49 +211,48 @@ void declare(TrainingOptions& o, Verb& v) {
   declare(o.trace, v);
 }
 
-TrainingRun::TrainingRun(const TrainingOptions& options, Job& job)
+TrainingRun::TrainingRun(const TrainingOptions& options, Launch& launch)
     : options_(options),
-      job_(job),
-      grid_(requested_grid(options.exchange.grid, job.world.size()).value_or(ProcessGrid::Extents{})) {
+      launch_(launch),
+      grid_(requested_grid(options.exchange.grid, launch.world.size()).value_or(ProcessGrid::Extents{})) {
   // The collective calls below depend on --resume.
-  compare_values(job.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
+  compare_values(launch.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
   if (!options.mlperf.file.empty() && options.resume_option->given())
     refuse("--mlperf-log with --resume: MLPerf's time is that of a run from its beginning; give one of them");
-  if (job.restart) start_ = job.restart->start;
-  anew_ = job.restart && job.restart->begun(job.world);
-  checkpoint_ = anew_ ? job.restart->open_checkpoint(job.world) : std::nullopt;
-  if (!checkpoint_) checkpoint_ = open_resume(options, job.world);
-  folder_.path = anew_ ? job.restart->folder.path : folder_of(options, checkpoint_);
-  if (!anew_) folder_.check(job.world, resumed_from(), options.overwrite);
+  if (launch.restart) start_ = launch.restart->start;
+  anew_ = launch.restart && launch.restart->begun(launch.world);
+  checkpoint_ = anew_ ? launch.restart->open_checkpoint(launch.world) : std::nullopt;
+  if (!checkpoint_) checkpoint_ = open_resume(options, launch.world);
+  folder_.path = anew_ ? launch.restart->folder.path : folder_of(options, checkpoint_);
+  if (!anew_) folder_.check(launch.world, resumed_from(), options.overwrite);
   if (!anew_ && !options.mlperf.file.empty())
-    on_first_rank(&job.world, [&] { MlperfLog::check_place(options.mlperf, options.overwrite); });
+    on_first_rank(&launch.world, [&] { MlperfLog::check_place(options.mlperf, options.overwrite); });
   run_start_ = std::chrono::steady_clock::now();
 }
 
 fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
-void TrainingRun::complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
+void TrainingRun::complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
                            const Recipes& recipes) const {
   if (!checkpoint_) {
-    if (!o.recipe.empty()) verb.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
+    if (!o.recipe.empty()) subcommand.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
     return;
   }
   check_family(*checkpoint_, family);
   auto stored = checkpoint_->state().config;
   stored["global-batch"] = std::to_string(checkpoint_->state().global_batch);
   for (const char* data : {"train", "validation"})
-    if (other_data || verb.given(data)) stored.erase(data);
-  verb.fill(stored, checkpoint_->path().string());
+    if (other_data || subcommand.given(data)) stored.erase(data);
+  subcommand.fill(stored, checkpoint_->path().string());
 }
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   TrainerOptions t;
   if (options_.exchange.grid.is_auto())
-    grid_ = fewest_parts(job_.world.size(), o.global_batch > 0 ? o.global_batch : o.batch * job_.world.size());
+    grid_ = fewest_parts(launch_.world.size(), o.global_batch > 0 ? o.global_batch : o.batch * launch_.world.size());
   t.batch = batch_per_replica(o, grid_);
   t.micro_batches = options_.exchange.micro_batches;
-  t.space = grid_.space;
-  t.space_columns = grid_.columns;
+  t.replica = grid_;
   t.epochs = o.epochs;
   t.seed = o.seed;
   t.optimizer = make_optimizer(o);
@@ -267,8 +267,8 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
                    .epochs = options_.checkpoint_every,
                    .steps = options_.checkpoint_steps};
   t.max_failures = options_.max_failures;
-  t.restart_on_loss = job_.restart && job_.restart->spares > 0;
-  t.threads = decide(options_.loader, job_, t.batch);
+  t.restart_on_loss = launch_.restart && launch_.restart->spares > 0;
+  t.threads = decide(options_.loader, launch_, t.batch);
   t.progress = progress_by(options_.exchange);
   t.recompute = options_.recompute;
   return t;
@@ -288,19 +288,18 @@ void TrainingRun::choose_precision_and_grid(const TrainingTask& task, Context& c
   if (world.rank() == 0) fmt::print("{}", table_of(choice, world.size(), global_batch));
   t.batch = choice.grid().batch;
   t.micro_batches = choice.grid().micro_batches;
-  t.space = choice.grid().extents.space;
-  t.space_columns = choice.grid().extents.columns;
-  t.threads = decide(options_.loader, job_, t.batch);
+  t.replica = choice.grid().extents;
+  t.threads = decide(options_.loader, launch_, t.batch);
 }
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
-  compare_values(job_.world, dashed(task.options.common_values()), "options");
+  compare_values(launch_.world, dashed(task.options.common_values()), "options");
   check(options_.exchange, task.precision);
-  const DeviceSession session = open_device(options_.device, job_);
+  const DeviceSession session = open_device(options_.device, launch_);
   auto& world = *session.ranks;
   t.exchange = decide(options_.exchange, world);
   choose_precision_and_grid(task, *session.context, world, t);
-  const ProcessGrid grid(training_extents(world.size(), t.space, t.space_columns), world.rank());
+  const ProcessGrid grid(training_extents(world.size(), t.replica), world.rank());
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible)
     record_threads(session.context->device().current_instance().concurrency(), t, checkpoint_);
@@ -313,15 +312,15 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   const bool logs = task.mlperf && !options_.mlperf.file.empty();
   if (logs) check(options_.mlperf, *task.mlperf);
   Restart alone;  // for a run without spare ranks
-  Restart& restart = job_.restart ? *job_.restart : alone;
+  Restart& restart = launch_.restart ? *launch_.restart : alone;
   std::optional<FolderLock>& lock = restart.lock;  // on the first rank
   t.checkpoints.before_writing = [&] { lock->require(); };
-  const auto trace = begin_trace(options_.trace, job_.world);  // must outlive the objects that it records
+  const auto trace = begin_trace(options_.trace, launch_.world);  // must outlive the objects that it records
   std::optional<Parameters> parameters;
   const auto made = make_trainer(task, session, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
-  Interrupt::install(world.rank() == 0 ? signalled(job_, folder_) : "");
+  Interrupt::install(world.rank() == 0 ? signalled(launch_, folder_) : "");
   on_first_rank(&world, [&] {
     restart.take_lock(folder_);
     const bool goes_on = folder_.holds(resumed_from());
@@ -331,15 +330,15 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     folder_.prepare(goes_on);
     restart.complete_checkpoints(options_.keep);
     if (logs && !anew_)
-      MlperfLog::begin(options_.mlperf, *task.mlperf, job_, start_, run_start_, task.training.size(),
+      MlperfLog::begin(options_.mlperf, *task.mlperf, launch_, start_, run_start_, task.training.size(),
                        task.validation ? task.validation->size() : 0);
   });
   restart.begun(world);
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // on every rank
   if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
-  const auto frame = report_frame(task, t, job_, session, grid);
-  if (world.rank() == 0) print_frame(task, t, job_, session, grid, trainer, checkpoint_);
+  const auto frame = report_frame(task, t, launch_, session, grid);
+  if (world.rank() == 0) print_frame(task, t, launch_, session, grid, trainer, checkpoint_);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
     restart.take_lock(folder_);  // takes over from a rank 0 that was lost
@@ -352,8 +351,8 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     if (logs) all.push_back(&first->mlperf.emplace(options_.mlperf, task.mlperf->metric));
     return all;
   };
-  const auto code = exit_code(run(trainer, observers, make_first, job_, folder_));
-  end_trace(options_.trace, trace.get(), job_.world, first ? stdout : nullptr);
+  const auto code = exit_code(run(trainer, observers, make_first, launch_, folder_));
+  end_trace(options_.trace, trace.get(), launch_.world, first ? stdout : nullptr);
   if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
   if (!trainer.progress_finding().empty()) fmt::print("{}\n", trainer.progress_finding());
@@ -361,7 +360,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),
                counted(static_cast<std::int64_t>(trainer.lost().size()) + world.size(), "rank"));
   if (fs::exists(folder_.report())) fmt::print("report: {}\n", folder_.report().string());
-  if (code == ExitCode::interrupted) fmt::print("{}\n", command_to_continue(job_, folder_));
+  if (code == ExitCode::interrupted) fmt::print("{}\n", command_to_continue(launch_, folder_));
   return code;
 }
 

@@ -37,8 +37,8 @@ struct TrainingOptions {
   MlperfOptions mlperf;  ///< declared by the programs that have such a benchmark
 };
 
-/// Declares these options on a train verb.
-void declare(TrainingOptions& o, Verb& verb);
+/// Declares these options on a train subcommand.
+void declare(TrainingOptions& o, Subcommand& subcommand);
 
 /// The network and the data of a run. All references must outlive the run.
 struct TrainingTask {
@@ -47,7 +47,7 @@ struct TrainingTask {
   const Dataset* validation;  ///< may be null
   std::string precision;      ///< as engine/plan/precision.hpp has them
   std::string title;          ///< of the report
-  const Verb& options;        ///< with the values from checkpoints and recipes
+  const Subcommand& options;  ///< with the values from checkpoints and recipes
   /// Those of TrainerOptions::evaluation, for networks that predict numbers; may be null.
   const TargetMetrics* targets = nullptr;
   std::string targets_note = {};               ///< of the report, with `targets`
@@ -56,19 +56,19 @@ struct TrainingTask {
   std::function<std::vector<ReportInput::Section>()> sections = {};
 };
 
-/// A run of a train verb, from its options to its exit code:
+/// A run of a train subcommand, from its options to its exit code:
 ///
-///   TrainingRun run(options, job);
+///   TrainingRun run(options, launch);
 ///   run.complete(...);
-///   ... make data and network of the verb's own options ...
+///   ... make data and network of the subcommand's own options ...
 ///   auto t = run.trainer_options(optimizer_options);
 ///   t.network = ...; t.evaluation.metrics = ...;
-///   return run.train({graph, *data, validation.get(), precision, title, verb}, t);
+///   return run.train({graph, *data, validation.get(), precision, title, subcommand}, t);
 class TrainingRun {
  public:
   /// Starts the clock of --time-limit, finds the checkpoint of --resume, and checks that --out can be used. Throws
   /// InputError. Collective.
-  TrainingRun(const TrainingOptions& options, Job& job);
+  TrainingRun(const TrainingOptions& options, Launch& launch);
 
   /// The checkpoint to continue from; nothing: a new run.
   const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
@@ -77,7 +77,7 @@ class TrainingRun {
   /// Fills in options that the user has left out. A run that continues: from the checkpoint, with the checkpoint's
   /// global batch whatever the number of ranks was and is; `other_data`: the user names the data. A new run: from the
   /// recipe that `o` names, if any. Throws InputError for a checkpoint of another program's network (check_family()).
-  void complete(Verb& verb, const NetworkFamily& family, bool other_data, const RunOptions& o,
+  void complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
                 const Recipes& recipes) const;
 
   /// The process grid of --parallel and --spatial. With --parallel auto, after trainer_options(): a grid for the same
@@ -96,7 +96,7 @@ class TrainingRun {
                                  TrainerOptions& t) const;
 
   const TrainingOptions& options_;
-  Job& job_;
+  Launch& launch_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   ProcessGrid::Extents grid_;
   std::optional<CheckpointReader> checkpoint_;

@@ -38,7 +38,7 @@ TrainingTargets::TrainingTargets(const Dataset& training, const TrainerOptions& 
       shuffle_(options.shuffle),
       transform_(options.transform),
       communicator_(communicator),
-      space_(options.space),
+      space_(options.replica.space),
       baseline_(baseline) {
   const auto& fields = training.fields();
   while (field_ < fields.size() && fields[field_].name != options.evaluation.target) ++field_;

@@ -1,4 +1,4 @@
-#include "apps/cosmoflow/verbs.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
 
 int main(int argc, char** argv) {
   return keelson::app::run_app(

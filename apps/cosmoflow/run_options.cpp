@@ -1,12 +1,12 @@
 #include "apps/cosmoflow/run_options.hpp"
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
 
-void declare_data(RunOptions& o, app::Verb& v) {
+void declare_data(RunOptions& o, app::Subcommand& v) {
   app::declare_files(o, v);
   v.option("--normalise", o.normalise,
            "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
@@ -78,7 +78,7 @@ const app::Recipes& recipes() {
   return all;
 }
 
-void declare(RunOptions& o, app::Verb& v) {
+void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_recipe(o, v, recipes());
   v.option("--net", o.net, "Network of MLPerf HPC or of the SC18 paper").one_of({"mlperf", "paper"}).stored();
   v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")

@@ -25,8 +25,8 @@ struct RunOptions : app::RunOptions, app::SampleFiles {
   double target_mae = 0;
 };
 
-/// Declares these options on a verb. They are stored in checkpoints.
-void declare(RunOptions& o, app::Verb& verb);
+/// Declares these options on a subcommand. They are stored in checkpoints.
+void declare(RunOptions& o, app::Subcommand& subcommand);
 
 /// The published hyper-parameters.
 const app::Recipes& recipes();

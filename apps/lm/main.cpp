@@ -1,4 +1,4 @@
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 
 int main(int argc, char** argv) {
   return keelson::app::run_app(argc, argv, {"keelson-lm", "Language models of text, by recurrent networks."},

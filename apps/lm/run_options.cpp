@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::lm {
@@ -35,7 +35,7 @@ Config demo() {
           {"decay-factor", "0.4"}, {"flat-epochs", "3"}};
 }
 
-void declare_network(RunOptions& o, app::Verb& v) {
+void declare_network(RunOptions& o, app::Subcommand& v) {
   v.option("--cell", o.cell, "Recurrent layers").one_of({"lstm", "gru"}).stored();
   v.option("--hidden", o.hidden, "Hidden units per layer", "N").positive().stored();
   v.option("--layers", o.layers, "Recurrent layers", "N").positive().stored();
@@ -50,7 +50,7 @@ void declare_network(RunOptions& o, app::Verb& v) {
   app::declare_precision(o, v, "matrix products' operands");
 }
 
-void declare_data(RunOptions& o, app::Verb& v) {
+void declare_data(RunOptions& o, app::Subcommand& v) {
   declare_text_options(v, o.text);
   for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored();
   for (const char* name : {"data", "test"}) v.find(name).not_stored();
@@ -85,7 +85,7 @@ const app::Recipes& recipes() {
   return all;
 }
 
-void declare(RunOptions& o, app::Verb& v) {
+void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_recipe(
       o, v, recipes(),
       "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et al. 2014), "

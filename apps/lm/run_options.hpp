@@ -30,8 +30,8 @@ struct RunOptions : app::RunOptions {
   double target_perplexity = 0;
 };
 
-/// Declares these options on a verb. They are stored in checkpoints.
-void declare(RunOptions& o, app::Verb& verb);
+/// Declares these options on a subcommand. They are stored in checkpoints.
+void declare(RunOptions& o, app::Subcommand& subcommand);
 
 /// Hyper-parameters: "small", "medium" and "large" as published for the Penn Treebank, "demo".
 const app::Recipes& recipes();

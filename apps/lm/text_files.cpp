@@ -49,23 +49,25 @@ TextFiles files_of_data(const std::vector<std::string>& data) {
 
 }  // namespace
 
-void declare_text_options(app::Verb& verb, TextOptions& o) {
-  verb.option_without_default(
+void declare_text_options(app::Subcommand& subcommand, TextOptions& o) {
+  subcommand
+      .option_without_default(
           "--data", o.data,
           "A folder with ptb.train.txt, ptb.valid.txt and ptb.test.txt, or train.txt, valid.txt and "
           "test.txt; or files: the training text",
           "DIR|FILE...")
       .differs_between_ranks();
-  verb.option_without_default("--train", o.train, "Training text, instead of that in --data", "FILE...")
+  subcommand.option_without_default("--train", o.train, "Training text, instead of that in --data", "FILE...")
       .differs_between_ranks();
-  verb.option_without_default("--validation", o.validation, "Validation text, instead of that in --data", "FILE...")
+  subcommand
+      .option_without_default("--validation", o.validation, "Validation text, instead of that in --data", "FILE...")
       .differs_between_ranks();
-  verb.option_without_default("--test", o.test, "Test text, instead of that in --data", "FILE...")
+  subcommand.option_without_default("--test", o.test, "Test text, instead of that in --data", "FILE...")
       .differs_between_ranks();
 }
 
-app::Option& declare_level(app::Verb& verb, TextOptions& o) {
-  return verb.option("--level", o.level, "What a token is: a word, or a character").one_of({"word", "char"});
+app::Option& declare_level(app::Subcommand& subcommand, TextOptions& o) {
+  return subcommand.option("--level", o.level, "What a token is: a word, or a character").one_of({"word", "char"});
 }
 
 TextFiles find_text_files(const TextOptions& o) {

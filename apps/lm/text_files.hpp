@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/lm/text/token_reader.hpp"
 
-/// Options that name the files of a text, for all verbs.
+/// Options that name the files of a text, for all subcommands.
 namespace keelson::lm {
 
 struct TextOptions {
@@ -17,9 +17,9 @@ struct TextOptions {
 };
 
 /// Declares --data, --train, --validation and --test.
-void declare_text_options(app::Verb& verb, TextOptions& options);
-/// Declares --level, for verbs without a vocabulary.
-app::Option& declare_level(app::Verb& verb, TextOptions& options);
+void declare_text_options(app::Subcommand& subcommand, TextOptions& options);
+/// Declares --level, for subcommands without a vocabulary.
+app::Option& declare_level(app::Subcommand& subcommand, TextOptions& options);
 
 /// The files of each split, which are read one after the other; validation and test may be empty.
 struct TextFiles {

@@ -45,13 +45,12 @@ const Executor& Evaluator::executor() const {
 }
 
 void Evaluator::make_grid() {
-  const auto extents =
-      training_extents(communicator_ ? communicator_->size() : 1, options_.space, options_.space_columns);
-  if (extents.space > 1) replicas_.emplace(*communicator_, extents);
+  const auto extents = training_extents(communicator_ ? communicator_->size() : 1, options_.replica);
+  if (ranks_of(extents) > 1) replicas_.emplace(*communicator_, extents);
 }
 
 void Evaluator::release_group() {
-  if (options_.space == 1) return;  // the plan does not communicate
+  if (ranks_of(options_.replica) == 1) return;  // the plan does not communicate
   release_network();
   loader_.reset();
   replicas_.reset();
@@ -66,7 +65,7 @@ void Evaluator::regroup(const Graph& graph, Parameters& parameters, Communicator
 
 void Evaluator::deal_samples() {
   loader_.reset();  // before the next one, which wants as much memory
-  const ProcessGrid grid = training_grid(communicator_, options_.space);
+  const ProcessGrid grid = training_grid(communicator_, options_.replica);
   counts_ = grid.coordinate(ProcessGrid::Axis::space) == 0;
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_;

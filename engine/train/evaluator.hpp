@@ -33,8 +33,7 @@ struct MetricOptions {
 struct EvaluatorOptions {
   std::int64_t batch = 1;                 ///< samples per batch and replica
   std::int64_t micro_batches = 1;         ///< forward passes of a batch, as PlanOptions::micro_batch_count
-  int space = 1;                          ///< ranks of a replica, as TrainerOptions::space; each sample counts once
-  int space_columns = 1;                  ///< as TrainerOptions::space_columns
+  ProcessGrid::Extents replica;           ///< as TrainerOptions::replica; each sample counts once
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
   LoaderThreads threads;                  ///< that decode samples

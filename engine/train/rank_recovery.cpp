@@ -71,7 +71,8 @@ std::optional<Recovery> RankRecovery::retry_until_agreed(const Work& work, RunSt
   Stopwatch watch;
   while (!is_done(work)) {
     if (!recovery)
-      recovery = {.step = state.step, .during = work.name, .space = ranks_.space(), .interrupted = watch.seconds()};
+      recovery = {
+          .step = state.step, .during = work.name, .space = ranks_.per_replica(), .interrupted = watch.seconds()};
     if (restart_) {
       loss_ = recovery;
       throw RanksLost(fmt::format("ranks were lost in {} after step {}", work.name, state.step));
@@ -113,7 +114,7 @@ void RankRecovery::leave_out(const LostRanks& lost, Recovery& recovery, RunState
                                 max_failures_, checkpoints_.describe_last()));
   if (ranks_.replicas() == 0)
     throw RanksLost(fmt::format("{}; {} {} left, but a replica has {} (--spatial). {}", describe(recovery),
-                                counted(ranks_.size(), "rank"), ranks_.size() == 1 ? "is" : "are", ranks_.space(),
+                                counted(ranks_.size(), "rank"), ranks_.size() == 1 ? "is" : "are", ranks_.per_replica(),
                                 checkpoints_.describe_last()));
   recovery.ranks = ranks_.count();
   recovery.waiting = ranks_.waiting();

@@ -19,7 +19,7 @@ RunState first_state(const Graph& graph, const Dataset& training, const Communic
   s.topology = Topology(graph).to_text();
   s.seed = o.seed;
   s.world_size = ranks ? ranks->size() : 1;
-  s.global_batch = o.batch * training_grid(ranks, o.space).extent(ProcessGrid::Axis::data);
+  s.global_batch = o.batch * training_grid(ranks, o.replica).extent(ProcessGrid::Axis::data);
   s.train_samples = training.size();
   s.optimizer = o.optimizer->to_string();
   s.schedule = o.schedule.to_string();
@@ -34,8 +34,7 @@ ProgressBy progress_of(const TrainerOptions& o) {
 EvaluatorOptions evaluator_options(const TrainerOptions& o) {
   return {.batch = o.batch,
           .micro_batches = o.micro_batches,
-          .space = o.space,
-          .space_columns = o.space_columns,
+          .replica = o.replica,
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,
           .threads = o.threads,
@@ -68,7 +67,7 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
                 std::move(options))),
       parameters_(parameters),
       communicator_(communicator),
-      ranks_(communicator, options_.space),
+      ranks_(communicator, options_.replica),
       state_(first_state(graph, training, communicator, options_)),
       batches_(training, parameters.context().device(), ranks_, options_),
       session_(graph, parameters, batches_, ranks_, options_),

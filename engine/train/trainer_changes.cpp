@@ -81,7 +81,7 @@ void Trainer::rebuild_group() {
   batches_.regroup(session_.rows());
   join_ranks();
   if (evaluator_ && !ranks_.waits()) evaluator_->regroup(session_.graph(), parameters_, ranks_.training());
-  if (ranks_.space() > 1) bring_up_to_date();
+  if (ranks_.per_replica() > 1) bring_up_to_date();
   if (!is_rank0()) return;
   for (TrainObserver* o : observers_.make_rank0_observers())
     o->on_take_over(state_, last_epoch_ ? &*last_epoch_ : nullptr);

@@ -29,7 +29,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"network", o.network},
       {"batch", std::to_string(o.batch)},
       {"micro-batches", std::to_string(o.micro_batches)},
-      {"ranks of a replica", fmt::format("{} in {} columns", o.space, o.space_columns)},
+      {"ranks of a replica", ProcessGrid(training_extents(ranks_of(o.replica), o.replica), 0).describe()},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},
       {"time limit", fmt::format("{}", o.time_limit)},
@@ -95,12 +95,12 @@ void require_shards(const TrainerOptions& o, Communicator* ranks) {
 }
 
 /// Throws InputError if more than one rank of a replica does not go with the other options.
-void require_space(const TrainerOptions& o) {
-  if (o.space == 1 || o.sync.kind == SyncMode::Kind::synchronous) return;
+void require_replicas(const TrainerOptions& o) {
+  if (ranks_of(o.replica) == 1 || o.sync.kind == SyncMode::Kind::synchronous) return;
   refuse(
-      "replicas of {} (--spatial) with synchronization {}: only synchronous training has replicas of several ranks. "
-      "Give --sync synchronous",
-      counted(o.space, "rank"), o.sync.to_string());
+      "replicas of {} (--spatial, --stages) with synchronization {}: only synchronous training has replicas of several "
+      "ranks. Give --sync synchronous",
+      counted(ranks_of(o.replica), "rank"), o.sync.to_string());
 }
 
 }  // namespace
@@ -121,12 +121,12 @@ void require_enough_samples(std::int64_t samples, std::int64_t batch, int replic
 void require_trainable(const Graph& graph, const Dataset& training, const Dataset* validation,
                        const TrainerOptions& options, Communicator* ranks, int threads) {
   if (ranks && ranks->size() > 1) compare_runs(training, validation, options, *ranks, threads);
-  const int replicas = training_grid(ranks, options.space).extent(ProcessGrid::Axis::data);
-  require_enough_samples(training.size(), options.batch, replicas, training.describe(), options.space);
+  const int replicas = training_grid(ranks, options.replica).extent(ProcessGrid::Axis::data);
+  require_enough_samples(training.size(), options.batch, replicas, training.describe(), ranks_of(options.replica));
   require_all_inputs(graph, training);
   require_sync_mode(options, ranks);
   require_shards(options, ranks);
-  require_space(options);
+  require_replicas(options);
 }
 
 void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {

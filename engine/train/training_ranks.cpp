@@ -1,18 +1,16 @@
 #include "engine/train/training_ranks.hpp"
 
-#include "engine/train/training_grid.hpp"
-
 namespace keelson {
 
-TrainingRanks::TrainingRanks(Communicator* all, int space)
-    : all_(all), space_(training_extents(all ? all->size() : 1, space).space) {}
+TrainingRanks::TrainingRanks(Communicator* all, const ProcessGrid::Extents& replica)
+    : all_(all), replica_(training_extents(all ? all->size() : 1, replica)) {}
 
 Communicator* TrainingRanks::training() const {
   if (waits()) return nullptr;
   return part_ ? part_.get() : all_;
 }
 
-ProcessGrid TrainingRanks::grid() const { return {training_extents(count(), space_), all_ ? all_->rank() : 0}; }
+ProcessGrid TrainingRanks::grid() const { return {training_extents(count(), replica_), all_ ? all_->rank() : 0}; }
 
 void TrainingRanks::regroup() {
   release();

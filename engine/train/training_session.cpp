@@ -5,6 +5,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson {
 
@@ -67,7 +68,7 @@ void TrainingSession::set_network(Graph graph, Parameters parameters) {
 void TrainingSession::regroup() {
   release_group();
   if (ranks_.training())
-    grid_.emplace(*ranks_.training(), ProcessGrid::Extents{.space = options_.space, .columns = options_.space_columns});
+    grid_.emplace(*ranks_.training(), training_extents(ranks_.training()->size(), options_.replica));
   make();
 }
 

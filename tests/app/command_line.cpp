@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/common/app.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 
 namespace keelson::app {
@@ -23,19 +23,19 @@ struct Options {
   std::string output;
 };
 
-/// A program with two verbs.
+/// A program with two subcommands.
 class CommandLineTest : public ::testing::Test {
  protected:
   CommandLine::Request parse(const std::vector<std::string>& arguments) {
     CommandLine line({"keelson-x", "Does x."});
     o_ = {};
-    Verb& train = line.verb("train", "Trains", [](Job&) { return ExitCode::done; });
+    Subcommand& train = line.subcommand("train", "Trains", [](Launch&) { return ExitCode::done; });
     train.option("--batch", o_.batch, "Samples per step", "SAMPLES").positive();
     train.option("--learning-rate", o_.rate, "Step size");
     train.flag("--augment", o_.augment, "Turn the cubes");
     train.flag("--shuffle", o_.shuffle, "Keep the order of the files");
     train.option_without_default("--data", o_.data, "Folders", "DIR");
-    Verb& evaluate = line.verb("evaluate", "Evaluates", [](Job&) { return ExitCode::done; });
+    Subcommand& evaluate = line.subcommand("evaluate", "Evaluates", [](Launch&) { return ExitCode::done; });
     evaluate.option_without_default("--output", o_.output, "Result", "FILE").required();
     return line.parse(arguments);
   }
@@ -95,9 +95,10 @@ TEST_F(CommandLineTest, ShowsHelpWithDefaultsAndUnits) {
 }
 
 TEST_F(CommandLineTest, RefusesWithOneHelpfulMessage) {
-  EXPECT_TRUE(contains(message({}), "a verb is expected: train, evaluate"));
-  EXPECT_TRUE(contains(message({"trian"}), "unknown verb 'trian'; did you mean train?")) << message({"trian"});
-  EXPECT_TRUE(contains(message({"fly"}), "unknown verb 'fly'; the verbs are: train, evaluate")) << message({"fly"});
+  EXPECT_TRUE(contains(message({}), "a subcommand is expected: train, evaluate"));
+  EXPECT_TRUE(contains(message({"trian"}), "unknown subcommand 'trian'; did you mean train?")) << message({"trian"});
+  EXPECT_TRUE(contains(message({"fly"}), "unknown subcommand 'fly'; the subcommands are: train, evaluate"))
+      << message({"fly"});
   EXPECT_TRUE(contains(message({"train", "--bacth", "3"}), "unknown option '--bacth'; did you mean --batch?"));
   EXPECT_TRUE(
       contains(message({"train", "--learning=3"}), "unknown option '--learning'; did you mean --learning-rate?"));
@@ -128,7 +129,7 @@ TEST_F(CommandLineTest, ReadsAConfigurationFile) {
       "[evaluate]\noutput = \"r.h5\"\n[train]\nlearning-rate = 0.25\n");
   EXPECT_TRUE(parse({"train", "--config", config_, "--batch", "2"}).run);
   EXPECT_EQ(o_.batch, 2) << "the command line wins";
-  EXPECT_EQ(o_.rate, 0.25) << "the verb's own section comes later";
+  EXPECT_EQ(o_.rate, 0.25) << "the subcommand's own section comes later";
   EXPECT_TRUE(o_.augment);
   EXPECT_FALSE(o_.shuffle);
   EXPECT_EQ(o_.data, (std::vector<std::string>{"a b", "c"}));
@@ -178,7 +179,7 @@ TEST_F(CommandLineTest, RefusesABadConfigurationFile) {
 
 TEST_F(CommandLineTest, KnowsWhatIsReadAndWhatIsWritten) {
   CommandLine line({"keelson-x", "Does x."});
-  Verb& draw = line.verb("draw", "Draws", [](Job&) { return ExitCode::done; });
+  Subcommand& draw = line.subcommand("draw", "Draws", [](Launch&) { return ExitCode::done; });
   std::vector<std::string> files;
   draw.positional("files", files, "To draw", "FILE...");
   draw.option("--data", o_.data, "Folders", "DIR");

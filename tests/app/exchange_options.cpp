@@ -11,7 +11,7 @@ namespace {
 
 std::string grid_of(int spatial, int ranks) {
   try {
-    const auto extents = training_extents(ranks, spatial);
+    const auto extents = training_extents(ranks, {.space = spatial});
     return std::to_string(extents.data) + " x " + std::to_string(extents.space);
   } catch (const InputError& error) {
     return error.what();

@@ -7,15 +7,15 @@
 namespace keelson::app {
 namespace {
 
-/// The options of a verb, with these arguments and then these values from elsewhere.
+/// The options of a subcommand, with these arguments and then these values from elsewhere.
 struct Parsed {
   explicit Parsed(const std::vector<std::string>& arguments, const Config& config = {}) {
-    declare(options, verb);
-    verb.parse(arguments);
-    verb.fill(config, "a recipe");
+    declare(options, subcommand);
+    subcommand.parse(arguments);
+    subcommand.fill(config, "a recipe");
   }
   OptimizerOptions options;
-  Verb verb;
+  Subcommand subcommand;
 };
 
 const Config published{{"batch", "20"},       {"lr", "1"},        {"momentum", "0"},
@@ -45,7 +45,7 @@ TEST(OptimizerOptions, LayerWiseOptimizers) {
             "lamb betas 0.9 0.999 epsilon 1e-06, vectors too, weight decay 0.01, clip norm 1");
   const Parsed nvlamb({"--optimizer", "lamb", "--nvlamb"});
   EXPECT_NO_THROW(check(nvlamb.options));
-  const Parsed again({}, nvlamb.verb.values());
+  const Parsed again({}, nvlamb.subcommand.values());
   EXPECT_EQ(make_optimizer(again.options)->to_string(), make_optimizer(nvlamb.options)->to_string());
 }
 
@@ -53,7 +53,7 @@ TEST(OptimizerOptions, AnySettingCanBeGiven) {
   const Parsed adam({"--optimizer", "adam", "--optimizer-options", "beta2=0.95,epsilon=1e-6"});
   EXPECT_NO_THROW(check(adam.options));
   EXPECT_EQ(make_optimizer(adam.options)->to_string(), "adam betas 0.9 0.95 epsilon 1e-06");
-  EXPECT_EQ(make_optimizer(Parsed({}, adam.verb.values()).options)->to_string(),
+  EXPECT_EQ(make_optimizer(Parsed({}, adam.subcommand.values()).options)->to_string(),
             make_optimizer(adam.options)->to_string());
 }
 
@@ -67,8 +67,8 @@ TEST(OptimizerOptions, TheUsersReplaceThoseFromElsewhere) {
 
 TEST(OptimizerOptions, ComeBackFromTheirText) {
   const Parsed a({"--nesterov"}, published);
-  const Parsed b({}, a.verb.values());
-  EXPECT_EQ(b.verb.values(), a.verb.values());
+  const Parsed b({}, a.subcommand.values());
+  EXPECT_EQ(b.subcommand.values(), a.subcommand.values());
   EXPECT_TRUE(b.options.nesterov);
   EXPECT_EQ(b.options.decay_factor, 0.5);
 }

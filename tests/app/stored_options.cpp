@@ -6,10 +6,10 @@
 #include <functional>
 #include <map>
 
-#include "apps/climate/verbs.hpp"
-#include "apps/common/verb.hpp"
-#include "apps/cosmoflow/verbs.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/climate/subcommands.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
+#include "apps/lm/subcommands.hpp"
 
 namespace keelson::app {
 namespace {
@@ -21,7 +21,7 @@ const std::map<std::string, std::function<void(CommandLine&)>>& trainers() {
 }
 
 /// `visit` gets the options of `train` of each program.
-void each_train(const std::vector<std::string>& arguments, const std::function<void(const Verb&)>& visit) {
+void each_train(const std::vector<std::string>& arguments, const std::function<void(const Subcommand&)>& visit) {
   for (const auto& [name, define] : trainers()) {
     SCOPED_TRACE(name);
     CommandLine line({"keelson-" + name, ""});
@@ -35,11 +35,11 @@ void each_train(const std::vector<std::string>& arguments, const std::function<v
 /// A new option fails here until it says .stored() or .not_stored(): an option that changes the bits of a run and is
 /// not in checkpoints is dropped by --resume without a word.
 TEST(StoredOptions, EachOptionOfTrainingSaysWhetherItIsStored) {
-  each_train({}, [](const Verb& v) { EXPECT_EQ(fmt::format("{}", fmt::join(v.undecided(), ", ")), ""); });
+  each_train({}, [](const Subcommand& v) { EXPECT_EQ(fmt::format("{}", fmt::join(v.undecided(), ", ")), ""); });
 }
 
 TEST(StoredOptions, WhatChangesBitsIsStored) {
-  each_train({"--wire", "bf16", "--exact-conv", "--bucket-mb", "2"}, [](const Verb& v) {
+  each_train({"--wire", "bf16", "--exact-conv", "--bucket-mb", "2"}, [](const Subcommand& v) {
     auto found = v.values();
     for (const char* name : {"device", "checkpoint-every", "checkpoint-steps", "reproducible", "precision", "sync"})
       EXPECT_TRUE(found.contains(name)) << name;
@@ -52,7 +52,7 @@ TEST(StoredOptions, WhatChangesBitsIsStored) {
 }
 
 TEST(StoredOptions, ChangesAreNamed) {
-  each_train({"--wire", "bf16", "--lr", "0.5", "--seed", "7", "--train", "a", "--keep", "3"}, [](const Verb& v) {
+  each_train({"--wire", "bf16", "--lr", "0.5", "--seed", "7", "--train", "a", "--keep", "3"}, [](const Subcommand& v) {
     const Config before{{"wire", "fp32"}, {"lr", "0.1"}, {"seed", "7"}, {"train", "/b/a"}, {"epochs", "9"}};
     auto changes = v.changes(before);
     std::sort(changes.begin(), changes.end());

@@ -1,4 +1,4 @@
-"""keelson-bench: what its verbs print, and what they refuse."""
+"""keelson-bench: what its subcommands print, and what they refuse."""
 
 import json
 import os

@@ -153,7 +153,7 @@ class Refusals(Case):
             with self.subTest(arguments):
                 self.refused_train("--data", self.data, *arguments, says=says)
         self.refused("trian", says="did you mean")
-        self.refused(says="verb")
+        self.refused(says="subcommand")
         self.refused("generate", says="--out")
         self.refused("evaluate", says="--checkpoint")
         self.refused("evaluate", "--checkpoint", self.folder / "nothing", says="nothing")
@@ -328,9 +328,9 @@ class Training(Case):
         def little_space():
             resource.setrlimit(resource.RLIMIT_FSIZE, (len(content) // 4, resource.RLIM_INFINITY))
 
-        for verb, says in ((("train", "--resume", self.out, "--max-steps", 4), "cannot write the checkpoint"),
+        for subcommand, says in ((("train", "--resume", self.out, "--max-steps", 4), "cannot write the checkpoint"),
                            (("export", "--checkpoint", self.out, "--onnx", self.folder / "a.onnx"), "cannot write .*a.onnx: File")):
-            done = run(*verb, preexec_fn=little_space)
+            done = run(*subcommand, preexec_fn=little_space)
             self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
             self.assertEqual(len(errors(done)), 1, done.stderr)
             self.assertRegex(errors(done)[0], says)
@@ -369,8 +369,8 @@ class Training(Case):
         self.assertEqual(sorted(losses["--shuffle"][:6]), sorted(losses["--no-shuffle"][:6]))
 
     def test_help(self):
-        for verb in ("generate", "train", "evaluate"):
-            text = self.succeed(run(verb, "--help")).stdout
+        for subcommand in ("generate", "train", "evaluate"):
+            text = self.succeed(run(subcommand, "--help")).stdout
             self.assertIn("--config", text)
         text = self.succeed(run("train", "--help")).stdout
         self.assertRegex(text, r"--time-limit SECONDS\S* \[0\]")

@@ -127,9 +127,9 @@ class Model(LmCase):
         self.assertTrue(done.stdout.startswith("<unk>"))
 
     def test_refusals(self):
-        for verb in ("evaluate", "sample"):
-            self.refused(verb, says="give --checkpoint")
-            self.refused(verb, "--checkpoint", self.folder / "nothing", says="nothing: no such checkpoint")
+        for subcommand in ("evaluate", "sample"):
+            self.refused(subcommand, says="give --checkpoint")
+            self.refused(subcommand, "--checkpoint", self.folder / "nothing", says="nothing: no such checkpoint")
         self.refused("evaluate", "--checkpoint", self.model, "--test", self.write("one", "a"), "--batch", 3,
                      says="needs at least 6 tokens, but one has 2")
         self.refused("evaluate", "--checkpoint", self.model, "--level", "word", says="unknown option '--level'")

@@ -93,12 +93,12 @@ class Refusals(LmCase):
                           ["train", "--data", universes, "--out", other, "--batch", 1, "--max-steps", 0]):
             done = cosmoflow.run(*arguments)
             self.assertEqual(done.returncode, 0, done.stderr)
-        for verb in ("evaluate", "sample"):
-            self.refused(verb, "--checkpoint", other, says="cosmoflow-mlperf, expected a network of language model")
+        for subcommand in ("evaluate", "sample"):
+            self.refused(subcommand, "--checkpoint", other, says="cosmoflow-mlperf, expected a network of language model")
         self.refused("train", "--resume", other, says="cosmoflow-mlperf, expected a network of language model")
         self.train("--hidden", 4, "--max-steps", 0)
-        for verb, option in (("evaluate", "--checkpoint"), ("train", "--resume")):
-            done = cosmoflow.run(verb, option, self.out)
+        for subcommand, option in (("evaluate", "--checkpoint"), ("train", "--resume")):
+            done = cosmoflow.run(subcommand, option, self.out)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(cosmoflow.errors(done)[0], "has the network lm-lstm, expected a network of CosmoFlow")
 

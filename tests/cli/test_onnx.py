@@ -1,4 +1,4 @@
-"""The verbs `export`: onnxruntime gives the numbers that `evaluate` gives, from data and metadata of the file alone."""
+"""The subcommands `export`: onnxruntime gives the numbers that `evaluate` gives, from data and metadata of the file alone."""
 
 import json
 import math

@@ -40,7 +40,7 @@ class Ranks(UniversesCase):
                 self.refused(COSMOFLOW, train + [option, one], train + [option, other],
                              says=rf"{option} is {other} on rank 1 \(\S+\), {one} on rank 0 \(\S+\)")
         self.refused(COSMOFLOW, train, train + ["--augment"], says=r"--augment is true on rank 1 \(\S+\), false on rank 0")
-        self.refused(COSMOFLOW, train, ["evaluate", "--checkpoint", self.out], says="the verb is evaluate on rank 1")
+        self.refused(COSMOFLOW, train, ["evaluate", "--checkpoint", self.out], says="the subcommand is evaluate on rank 1")
 
     def test_environment(self):
         for name, value, command in (("KEELSON_BACKEND", "kokkos", ["train", "--data", self.data, "--out", self.out]),

@@ -70,14 +70,14 @@ class Documents(unittest.TestCase):
         checked = 0
         for document in DOCUMENTS:
             for words in commands(document, r"keelson-[a-z]+"):
-                verb = tuple(words[:2]) if len(words) > 1 and not words[1].startswith("-") else tuple(words[:1])
-                if verb not in known:
-                    known[verb] = help_of(*verb)
-                for word in words[len(verb):]:
+                subcommand = tuple(words[:2]) if len(words) > 1 and not words[1].startswith("-") else tuple(words[:1])
+                if subcommand not in known:
+                    known[subcommand] = help_of(*subcommand)
+                for word in words[len(subcommand):]:
                     option = re.match(r"--[a-z0-9-]+", word)
                     if option:
                         checked += 1
-                        self.assertRegex(known[verb], rf"(?<![\w-]){option[0]}(?![\w-])", f"{document.name}: {' '.join(words)}")
+                        self.assertRegex(known[subcommand], rf"(?<![\w-]){option[0]}(?![\w-])", f"{document.name}: {' '.join(words)}")
         self.assertGreater(checked, 10)
 
     def test_dev_has_the_verbs(self):

@@ -172,9 +172,9 @@ class Folders(LmCase):
 
     def test_output_that_cannot_be_written(self):
         self.train("--max-steps", 1, *self.arguments[2:])
-        verbs = (["train", "--help"], ["train", "--resume", self.out, "--max-steps", 40],
+        subcommands = (["train", "--help"], ["train", "--resume", self.out, "--max-steps", 40],
                  ["evaluate", "--checkpoint", self.out, "--test", self.text / "ptb.test.txt", "--json"])
-        for arguments in verbs:
+        for arguments in subcommands:
             with open("/dev/full", "w") as full:
                 done = subprocess.run(LM.command(0, *arguments), stdout=full, stderr=subprocess.PIPE, text=True)
             self.assertEqual(done.returncode, 1, done.stderr)

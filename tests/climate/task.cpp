@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
 #include "engine/data/hdf5.hpp"

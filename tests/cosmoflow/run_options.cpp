@@ -10,15 +10,15 @@
 namespace keelson::cosmoflow {
 namespace {
 
-/// The options of a verb, with these arguments and then this recipe.
+/// The options of a subcommand, with these arguments and then this recipe.
 struct Parsed {
   explicit Parsed(const std::vector<std::string>& arguments, const std::string& recipe_name = "") {
-    declare(options, verb);
-    verb.parse(arguments);
-    if (!recipe_name.empty()) verb.fill(app::find_recipe(recipes(), recipe_name), "recipe");
+    declare(options, subcommand);
+    subcommand.parse(arguments);
+    if (!recipe_name.empty()) subcommand.fill(app::find_recipe(recipes(), recipe_name), "recipe");
   }
   RunOptions options;
-  app::Verb verb;
+  app::Subcommand subcommand;
 };
 
 TEST(RunOptions, EveryRecipeIsAccepted) {
@@ -26,7 +26,7 @@ TEST(RunOptions, EveryRecipeIsAccepted) {
   for (const auto& [name, recipe] : recipes()) {
     Parsed p({}, name);
     EXPECT_NO_THROW(check(p.options)) << name;
-    const auto values = p.verb.values();
+    const auto values = p.subcommand.values();
     for (const auto& [key, value] : recipe) EXPECT_EQ(values.at(key), value) << name << " " << key;
   }
   EXPECT_THROW(app::find_recipe(recipes(), "none"), InputError);
@@ -43,14 +43,14 @@ TEST(RunOptions, ComeBackFromTheirText) {
   Parsed a({"--channels", "2,0", "--no-shuffle", "--dropout", "0.25", "--schedule", "steps", "--decay", "3:0.5,9:0.1"},
            "mlperf-64");
   Parsed b({});
-  b.verb.fill(a.verb.values(), "checkpoint");
-  EXPECT_EQ(b.verb.values(), a.verb.values());
+  b.subcommand.fill(a.subcommand.values(), "checkpoint");
+  EXPECT_EQ(b.subcommand.values(), a.subcommand.values());
   EXPECT_EQ(b.options.channels, (std::vector<int>{2, 0}));
   EXPECT_FALSE(b.options.shuffle);
   EXPECT_EQ(b.options.dropout, 0.25f);
   EXPECT_EQ(b.options.l2, 0.01f);
   Parsed c({});
-  EXPECT_THROW(c.verb.fill({{"epochs", "many"}}, "checkpoint"), InputError);
+  EXPECT_THROW(c.subcommand.fill({{"epochs", "many"}}, "checkpoint"), InputError);
 }
 
 TEST(Task, PublishedRecipeOfMlperf) {

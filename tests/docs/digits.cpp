@@ -1,16 +1,16 @@
-// What docs/adding-a-data-format.md and docs/adding-a-network.md show, put to work: a data set of .npy files and a verb
-// that trains on it and resumes. tests/cli/test_readme.py compares the pages with the sources.
+// What docs/adding-a-data-format.md and docs/adding-a-network.md show, put to work: a data set of .npy files and a
+// subcommand that trains on it and resumes. tests/cli/test_readme.py compares the pages with the sources.
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <filesystem>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "tests/docs/npy_dataset.hpp"
-#include "tests/docs/train_verb.hpp"
+#include "tests/docs/train_subcommand.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -92,11 +92,11 @@ ExitCode run(const std::vector<std::string>& arguments) {
   const auto request = line.parse(arguments);
   const auto world = comm::make_self();
   const comm::Placement placement;
-  app::Job job{*world, placement, "keelson-digits", arguments, "1 rank"};
-  return request.run(job);
+  app::Launch launch{*world, placement, "keelson-digits", arguments, "1 rank"};
+  return request.run(launch);
 }
 
-TEST(TrainVerb, LearnsAndResumesWithTheOptionsOfItsCheckpoint) {
+TEST(TrainSubcommand, LearnsAndResumesWithTheOptionsOfItsCheckpoint) {
   context("kokkos");  // or the test is skipped
   const TemporaryFolder folder;
   write_images(folder / "train", 96, 1);

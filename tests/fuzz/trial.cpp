@@ -15,9 +15,9 @@
 #include <iterator>
 #include <thread>
 
-#include "apps/climate/verbs.hpp"
-#include "apps/cosmoflow/verbs.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/climate/subcommands.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
+#include "apps/lm/subcommands.hpp"
 
 namespace keelson::fuzz {
 namespace fs = std::filesystem;

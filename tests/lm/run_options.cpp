@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/train/checkpoint/run_state.hpp"
 
 #include "engine/base/error.hpp"
@@ -10,13 +10,13 @@
 namespace keelson::lm {
 namespace {
 
-/// The options of a verb with these arguments and, where they leave something open, this recipe.
+/// The options of a subcommand with these arguments and, where they leave something open, this recipe.
 RunOptions parsed(const std::vector<std::string>& arguments, const std::string& fill_with = "") {
-  app::Verb verb;
+  app::Subcommand subcommand;
   RunOptions o;
-  declare(o, verb);
-  verb.parse(arguments);
-  if (!fill_with.empty()) verb.fill(app::find_recipe(recipes(), fill_with), fill_with);
+  declare(o, subcommand);
+  subcommand.parse(arguments);
+  if (!fill_with.empty()) subcommand.fill(app::find_recipe(recipes(), fill_with), fill_with);
   return o;
 }
 
@@ -52,12 +52,12 @@ TEST(LmRunOptions, GivenOnesWinOverARecipe) {
 
 TEST(LmRunOptions, ComeBackFromACheckpoint) {
   RunState state;
-  app::Verb verb;
+  app::Subcommand subcommand;
   RunOptions o;
-  declare(o, verb);
-  verb.parse({"--cell", "gru", "--tied", "--hidden", "24", "--layers", "3", "--unroll", "11", "--dropout", "0.125",
-              "--init", "0.0123456", "--train", "a b,c", "--validation", "d", "--vocab-size", "99"});
-  state.config = verb.values();
+  declare(o, subcommand);
+  subcommand.parse({"--cell", "gru", "--tied", "--hidden", "24", "--layers", "3", "--unroll", "11", "--dropout",
+                    "0.125", "--init", "0.0123456", "--train", "a b,c", "--validation", "d", "--vocab-size", "99"});
+  state.config = subcommand.values();
   const auto back = app::stored_options<RunOptions>(state.config);
   EXPECT_EQ(network_name(back), "lm-gru");
   EXPECT_TRUE(back.tied);

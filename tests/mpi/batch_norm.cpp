@@ -41,7 +41,7 @@ struct NormalizedRun {
 NormalizedRun train_normalized(const Graph& graph, const std::string& backend, Communicator* ranks,
                                std::int64_t global_batch = 4, int space = 1) {
   auto o = small_options();
-  o.space = space;
+  o.replica.space = space;
   o.batch = global_batch * space / (ranks ? ranks->size() : 1);
   o.epochs = 3;
   o.schedule.base = 0.01;

@@ -57,7 +57,7 @@ TEST_F(MicroBatchesMpiTest, GoWithLag) {
 TEST_F(MicroBatchesMpiTest, GoWithPartsOfSamples) {
   KEELSON_NEED_RANKS(2);
   auto whole = options(1), parts = options(4);
-  parts.space = whole.space = 2;
+  parts.replica.space = whole.replica.space = 2;
   if (world().size() % 2 != 0) GTEST_SKIP() << "an odd number of ranks";
   expect_near(train_cubes(&world(), 4L * world().size() / 2, parts),
               train_cubes(&world(), 4L * world().size() / 2, whole), "replicas of 2");

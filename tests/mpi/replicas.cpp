@@ -46,7 +46,7 @@ TEST_F(ReplicasTest, HaveTheBitsOfReplicasOfOneRank) {
       o.epochs = 3;
       o.exchange.bucket_bytes = 1000;  // several
       const auto run = [&](Communicator* c, int ranks_of_replica) {
-        o.space = ranks_of_replica;
+        o.replica.space = ranks_of_replica;
         const auto predictions = std::make_shared<Predictions>();
         o.evaluation.metrics.resize(1);
         o.evaluation.metrics.push_back(predictions);
@@ -77,7 +77,7 @@ TEST_F(ReplicasTest, CarryStatesAndContinueOnAnyGrid) {
       auto o = small_options();
       o.shuffle = false;
       o.max_steps = steps;
-      o.space = ranks_of_replica;
+      o.replica.space = ranks_of_replica;
       o.unit = {"word", 5};
       o.evaluation.metrics = {std::make_shared<Perplexity>()};
       o.optimizer = make_sgd(0);
@@ -143,7 +143,7 @@ TEST_F(ReplicasTest, SumsTakeTheTermsOfTheFirstRankAlone) {
 TEST_F(ReplicasTest, RefusesWhatOnlyReplicasOfOneRankCanDo) {
   const auto refusal = [&](int space, auto change) {
     auto o = small_options();
-    o.space = space;
+    o.replica.space = space;
     change(o);
     return message_of<InputError>([&] { train_cubes(&world(), 4 * size(), o); });
   };
@@ -153,10 +153,11 @@ TEST_F(ReplicasTest, RefusesWhatOnlyReplicasOfOneRankCanDo) {
   EXPECT_NE(text.find(ranks + ", but --spatial 3 takes multiples of 3"), std::string::npos) << text;
   if (size() == 1) return;
   const auto relaxed = refusal(2, [](TrainerOptions& o) { o.sync = SyncMode::parse("local:2"); });
-  EXPECT_NE(relaxed.find("replicas of 2 ranks (--spatial) with synchronization"), std::string::npos) << relaxed;
+  EXPECT_NE(relaxed.find("replicas of 2 ranks (--spatial, --stages) with synchronization"), std::string::npos)
+      << relaxed;
   const auto tree = refusal(2, [](TrainerOptions& o) { o.exchange.reproducible = true; });
   EXPECT_NE(tree.find("reproducible sums (--reproducible) on 2 ranks to a replica"), std::string::npos) << tree;
-  const auto differs = refusal(2, [&](TrainerOptions& o) { o.space = rank() == 0 ? 1 : 2; });
+  const auto differs = refusal(2, [&](TrainerOptions& o) { o.replica.space = rank() == 0 ? 1 : 2; });
   EXPECT_NE(differs.find("ranks of a replica is "), std::string::npos) << differs;
 }
 

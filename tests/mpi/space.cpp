@@ -302,7 +302,7 @@ TEST_F(SpaceTest, TrainingsTakeTheSameSteps) {
     auto o = small_options();
     o.epochs = 2;
     o.schedule.base = 1e-2;
-    o.space = space;
+    o.replica.space = space;
     const auto predictions = std::make_shared<Predictions>();
     o.evaluation.metrics.resize(1);
     o.evaluation.metrics.push_back(predictions);

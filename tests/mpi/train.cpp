@@ -154,7 +154,7 @@ TEST_F(TrainTest, TheBaselineIsThatOfAllRanks) {
   const auto baseline = [&](Communicator* c, bool writes, int space = 1) {
     const app::TargetMetrics metrics(std::make_shared<MeanAbsoluteError>(), 0);
     auto o = small_options();
-    o.space = space;
+    o.replica.space = space;
     o.batch = global_batch * space / (c ? c->size() : 1);
     o.evaluation.metrics = metrics.all();
     if (writes) o.checkpoints.folder = path;

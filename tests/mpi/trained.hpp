@@ -16,7 +16,7 @@ struct Trained {
 inline Trained train_network(const Graph& graph, const Dataset& training, const Dataset& validation, Communicator* c,
                              std::int64_t global_batch, TrainerOptions o, const std::filesystem::path& resume = {}) {
   Parameters parameters(graph, context(network_contexts().back()), o.seed);
-  o.batch = global_batch * o.space / (c ? c->size() : 1);
+  o.batch = global_batch * o.replica.space / (c ? c->size() : 1);
   Trainer trainer(graph, parameters, training, &validation, c, o);
   if (!resume.empty()) trainer.resume(resume);
   Recorder recorder;

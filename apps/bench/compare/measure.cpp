@@ -36,7 +36,7 @@ double product_rate(Measurement& s, std::int64_t n, const std::string& precision
   s.device().fence();
   double best = 0;
   for (int i = 0; i < 5; ++i) {
-    s.job.world.barrier();
+    s.launch.world.barrier();
     executor.set_profiling(true);
     executor.forward({});
     s.device().fence();
@@ -95,15 +95,15 @@ double watch_idle(Measurement& s) {
   s.meter.start();
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  s.job.world.allreduce(&passed, 1, Reduction::max);
+  s.launch.world.allreduce(&passed, 1, Reduction::max);
   return s.meter.joules() / passed;
 }
 
 }  // namespace
 
-Measurement::Measurement(const MeasureOptions& o, app::Job& j)
+Measurement::Measurement(const MeasureOptions& o, app::Launch& j)
     : options(o),
-      job(j),
+      launch(j),
       session(app::open_device(o.device, j, o.backend)),
       exchange(app::decide({}, *session.ranks)),
       meter(j.world, session.context->device(), o.powercap) {}
@@ -126,7 +126,7 @@ std::vector<std::string> Measurement::precisions() const {
 }
 
 Peaks measure_peaks(Measurement& s) {
-  const auto measured = machine_peaks(s.context(), s.job, s.options.remeasure);
+  const auto measured = machine_peaks(s.context(), s.launch, s.options.remeasure);
   Peaks p{measured.flops_per_second,
           measured.copy_bytes_per_second,
           {},
@@ -135,9 +135,9 @@ Peaks measure_peaks(Measurement& s) {
                             : 2048};
   s.tell("peaks: {}", describe(measured));
   for (const auto& precision : s.precisions()) {
-    p.products[precision] = attempt(s.job.world, [&] {
+    p.products[precision] = attempt(s.launch.world, [&] {
       double rate = product_rate(s, p.product_size, precision);
-      s.job.world.allreduce(&rate, 1, Reduction::min);
+      s.launch.world.allreduce(&rate, 1, Reduction::min);
       return rate;
     });
     const auto& product = p.products[precision];
@@ -169,11 +169,11 @@ InputRate measure_reading(Measurement& s) {
   std::optional<MadeUpUniverses> made;
   if (o.data.empty()) {
     // Enough files for each rank and thread.
-    const int files = (s.options.quick ? 4 : 16) * s.job.world.size();
-    made.emplace(s.job.world, s.options.scratch, s.options.quick ? 32 : 64, files);
+    const int files = (s.options.quick ? 4 : 16) * s.launch.world.size();
+    made.emplace(s.launch.world, s.options.scratch, s.options.quick ? 32 : 64, files);
     o.data = made->folder();
   }
-  const auto r = measure_input(o, s.job);
+  const auto r = measure_input(o, s.launch);
   const auto& last = r.epochs.back();
   const double rate = last.samples / last.seconds;
   s.tell("input: {:.4g} samples/s", rate);
@@ -182,9 +182,9 @@ InputRate measure_reading(Measurement& s) {
           rate, rate * r.sample_megabytes * 1e6, r.threads.count};
 }
 
-MachineFile measure_machine(const MeasureOptions& options, app::Job& job) {
-  Measurement s(options, job);
-  auto& world = job.world;
+MachineFile measure_machine(const MeasureOptions& options, app::Launch& launch) {
+  Measurement s(options, launch);
+  auto& world = launch.world;
   s.energy = attempt(world, [&] {
     if (!s.meter.reason().empty()) refuse("{}", s.meter.reason());
     return EnergySource{s.meter.source(), watch_idle(s)};
@@ -200,7 +200,7 @@ MachineFile measure_machine(const MeasureOptions& options, app::Job& job) {
   m.keelson = KEELSON_VERSION;
   m.commit = source_commit();
   m.quick = options.quick;
-  m.layout = job.machine;
+  m.layout = launch.machine;
   m.device = s.session.describe();
   m.gpu = s.gpu();
   m.ranks = world.size();

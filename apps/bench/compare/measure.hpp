@@ -34,6 +34,6 @@ void check(const MeasureOptions& options);
 /// Measures everything, and prints the progress on stderr. If a machine lacks something, or has no time or memory for
 /// it, the figure is missing. The result is the same on all ranks, except for figures of single ranks, where each rank
 /// has its own; only rank 0's are used. Collective.
-MachineFile measure_machine(const MeasureOptions& options, app::Job& job);
+MachineFile measure_machine(const MeasureOptions& options, app::Launch& launch);
 
 }  // namespace keelson::bench::comparison

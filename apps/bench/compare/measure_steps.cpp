@@ -61,7 +61,8 @@ void require_room(const Measurement& s, const Plan& plan, const std::string& pre
   double bytes = 0;
   for (const auto& part : plan.memory()) bytes += static_cast<double>(part.second);
   const auto memory = s.device().memory();
-  const double room = part_of_memory * static_cast<double>(memory.available) / (s.gpu() ? 1 : s.job.world.local_size());
+  const double room =
+      part_of_memory * static_cast<double>(memory.available) / (s.gpu() ? 1 : s.launch.world.local_size());
   if (memory.total > 0 && bytes > room)
     refuse("it needs {:.1f} GB for each rank, but only {:.1f} GB are available", bytes * 1e-9, room * 1e-9);
   if (!s.peaks.value) return;
@@ -195,7 +196,7 @@ std::vector<Step> measure_steps(Measurement& s) {
     for (const auto& precision : precisions) {
       const Network net = make_network(c.net, c.size);
       Step step{c.net, c.size, precision, net.title, net.unit, net.units_per_sample, batch_of(s, net), {}};
-      step.figures = attempt(s.job.world, [&] { return time_network(s, c, precision); });
+      step.figures = attempt(s.launch.world, [&] { return time_network(s, c, precision); });
       const auto& f = step.figures;
       s.tell("{}/{} {}, {}: {}", steps.size() + 1, all, net.title, precision,
              f.value ? fmt::format("{:.4g} samples/s", f.value->samples_per_second) : "left out, " + f.reason);
@@ -205,7 +206,7 @@ std::vector<Step> measure_steps(Measurement& s) {
 }
 
 Scaling measure_scaling(Measurement& s) {
-  auto& world = s.job.world;
+  auto& world = s.launch.world;
   if (world.size() == 1)
     refuse(
         "weak scaling needs more than one rank: start this under mpirun or srun, with as many ranks as the machine has "

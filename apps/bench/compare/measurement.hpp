@@ -14,7 +14,7 @@ namespace keelson::bench::comparison {
 /// Data that all of them need.
 struct Measurement {
   const MeasureOptions& options;
-  app::Job& job;
+  app::Launch& launch;
   app::DeviceSession session;
   ExchangeOptions exchange;
   EnergyMeter meter;
@@ -22,7 +22,7 @@ struct Measurement {
   Measured<Peaks> peaks;
   std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
 
-  Measurement(const MeasureOptions& o, app::Job& j);
+  Measurement(const MeasureOptions& o, app::Launch& j);
 
   Communicator& ranks() const { return *session.ranks; }
   Context& context() const { return *session.context; }
@@ -36,7 +36,7 @@ struct Measurement {
   /// Prints a line for the user, on rank 0.
   template <class... A>
   void tell(fmt::format_string<A...> text, A&&... args) const {
-    if (job.world.rank() != 0) return;
+    if (launch.world.rank() != 0) return;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     fmt::print(stderr, "[{:4.0f} s] {}\n", seconds, fmt::format(text, std::forward<A>(args)...));
   }

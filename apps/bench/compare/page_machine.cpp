@@ -61,7 +61,7 @@ std::string machines_section(const Comparison& c) {
     const auto row = [&](const std::string& name, const std::string& text) {
       out += fmt::format("<tr><td class='k'>{}</td><td class='v'>{}</td></tr>", escape(name), escape(text));
     };
-    row("Job", m.layout);
+    row("Launch", m.layout);
     for (const auto& [name, text] : m.facts) row(name, text);
     row("Keelson", m.keelson + (m.commit.empty() ? "" : ", commit " + m.commit));
     row("Measured", m.measured + (m.quick ? ", --quick: small sizes, few repetitions" : ""));

@@ -1,8 +1,8 @@
 #include "apps/common/export.hpp"
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/lm/model.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 
 namespace keelson::lm {
 namespace {

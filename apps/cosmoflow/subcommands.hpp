@@ -2,14 +2,12 @@
 
 #include "apps/common/app.hpp"
 
-/// The verbs of keelson-climate. Each function declares one with its options.
-namespace keelson::climate {
+/// The subcommands of keelson-cosmoflow. Each function declares one with its options.
+namespace keelson::cosmoflow {
 
 void define_generate(app::CommandLine& line);
 void define_train(app::CommandLine& line);
 void define_evaluate(app::CommandLine& line);
 void define_export(app::CommandLine& line);
-void define_label(app::CommandLine& line);
-void define_plot(app::CommandLine& line);
 
-}  // namespace keelson::climate
+}  // namespace keelson::cosmoflow

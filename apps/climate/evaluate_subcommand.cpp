@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "apps/climate/heuristics/agreement.hpp"
+#include "apps/climate/subcommands.hpp"
 #include "apps/climate/task.hpp"
-#include "apps/climate/verbs.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/sample_files.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 
 namespace keelson::climate {
@@ -100,8 +100,8 @@ void check_requirements(const EvaluateOptions& o, const Outcome& r) {
   }
 }
 
-ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family);
   const auto& config = checkpoint.state().config;
@@ -112,7 +112,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
                              path);
   const auto graph = make_network(run, data);
   const auto metrics = make_metrics(run);
-  app::NetworkEvaluation network(o, job, checkpoint, graph, data, {.metrics = metrics});
+  app::NetworkEvaluation network(o, launch, checkpoint, graph, data, {.metrics = metrics});
   const auto& state = network.state();
   Outcome result;
   result.evaluation = network.run();
@@ -140,8 +140,9 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v = line.verb("evaluate", "Measure a trained network on other snapshots: intersection over union by class",
-                      [o](app::Job& job) { return evaluate(*o, job); });
+  auto& v =
+      line.subcommand("evaluate", "Measure a trained network on other snapshots: intersection over union by class",
+                      [o](app::Launch& launch) { return evaluate(*o, launch); });
   declare_checkpoint(*o, v);
   app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);

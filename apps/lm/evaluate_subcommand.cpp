@@ -5,9 +5,9 @@
 #include <numbers>
 
 #include "apps/common/evaluation.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/lm/model.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 #include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
@@ -68,8 +68,8 @@ void print_json(const Outcome& r, const std::string& checkpoint) {
   fmt::print("{}\n", j.dump());
 }
 
-ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   const auto checkpoint = open_checkpoint(o, world);
   const auto model = read_model(checkpoint);
   const auto files = files_to_judge(o, model.run);
@@ -87,7 +87,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
   const Graph graph = nets::lstm_lm(net_options(model.run, model.vocabulary->size(), unroll));
   app::NetworkEvaluation network(
-      o, job, checkpoint, graph, *text,
+      o, launch, checkpoint, graph, *text,
       {.metrics = {std::make_shared<Perplexity>()}, .units = static_cast<double>(text->targets())}, {"word", unroll});
   const auto result = network.run();
   network.end_trace();
@@ -108,9 +108,9 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v = line.verb("evaluate",
-                      "Measure the perplexity of a trained language model on a text; every token is predicted once",
-                      [o](app::Job& job) { return evaluate(*o, job); });
+  auto& v = line.subcommand(
+      "evaluate", "Measure the perplexity of a trained language model on a text; every token is predicted once",
+      [o](app::Launch& launch) { return evaluate(*o, launch); });
   declare_checkpoint(*o, v);
   declare_text_options(v, o->text);
   v.option("--unroll", o->unroll, "Tokens per step, which does not change the result; 0: as trained", "TOKENS")

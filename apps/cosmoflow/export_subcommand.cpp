@@ -1,8 +1,8 @@
 #include "apps/common/export.hpp"
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
 #include "apps/cosmoflow/task.hpp"
-#include "apps/cosmoflow/verbs.hpp"
 #include "engine/graph/topology.hpp"
 
 namespace keelson::cosmoflow {

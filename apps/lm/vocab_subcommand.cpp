@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/lm/subcommands.hpp"
 #include "apps/lm/text/vocabulary.hpp"
 #include "apps/lm/text_files.hpp"
-#include "apps/lm/verbs.hpp"
 
 namespace keelson::lm {
 namespace {
@@ -74,10 +74,10 @@ nlohmann::ordered_json to_json(const Vocabulary& v, const std::vector<Split>& sp
   return j;
 }
 
-ExitCode vocab(const VocabOptions& o, app::Job& job) {
-  auto splits = scan_splits(find_text_files(o.text), o.text.token_level(), job.world);
+ExitCode vocab(const VocabOptions& o, app::Launch& launch) {
+  auto splits = scan_splits(find_text_files(o.text), o.text.token_level(), launch.world);
   const Vocabulary vocabulary(splits.front().scan, o.vocabulary);
-  if (job.world.rank() != 0) return ExitCode::done;
+  if (launch.world.rank() != 0) return ExitCode::done;
   for (auto& s : splits) s.left_out = vocabulary.left_out(s.scan);
   if (!o.out.empty()) vocabulary.save(o.out);
   if (o.json)
@@ -91,8 +91,8 @@ ExitCode vocab(const VocabOptions& o, app::Job& job) {
 
 void define_vocab(app::CommandLine& line) {
   auto o = std::make_shared<VocabOptions>();
-  auto& v = line.verb("vocab", "Count the tokens of a text and make the vocabulary of its training part",
-                      [o](app::Job& job) { return vocab(*o, job); });
+  auto& v = line.subcommand("vocab", "Count the tokens of a text and make the vocabulary of its training part",
+                            [o](app::Launch& launch) { return vocab(*o, launch); });
   declare_text_options(v, o->text);
   declare_level(v, o->text);
   v.option("--vocab-size", o->vocabulary.max_size,

@@ -1,7 +1,7 @@
-#include "tests/docs/train_verb.hpp"
+#include "tests/docs/train_subcommand.hpp"
 
 #include "apps/common/sample_files.hpp"
-#include "apps/common/train_verb.hpp"
+#include "apps/common/train_subcommand.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/train/metrics/accuracy.hpp"
 #include "tests/docs/npy_dataset.hpp"
@@ -18,7 +18,7 @@ struct RunOptions : app::RunOptions, app::SampleFiles {
   std::int64_t filters = 16;
 };
 
-void declare(RunOptions& o, app::Verb& v) {
+void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_precision(o, v, "convolutions' operands");
   app::declare_files(o, v);
   v.option("--filters", o.filters, "Filters of the convolution").positive().stored();
@@ -37,10 +37,10 @@ Graph make_network(const Shape& image, std::int64_t filters) {
 
 using TrainOptions = app::TrainOptions<RunOptions>;
 
-ExitCode train(TrainOptions& o, app::Job& job) {
-  app::TrainingRun run(o.training, job);                      // finds the checkpoint that --resume names
-  run.complete(*o.verb, family, !o.data.empty(), o.run, {});  // options that are not given: the checkpoint's
-  app::complete_files(o.run, o.data);                         // --train and --validation from --data
+ExitCode train(TrainOptions& o, app::Launch& launch) {
+  app::TrainingRun run(o.training, launch);                         // finds the checkpoint that --resume names
+  run.complete(*o.subcommand, family, !o.data.empty(), o.run, {});  // options that are not given: the checkpoint's
+  app::complete_files(o.run, o.data);                               // --train and --validation from --data
   app::check(o.run);
 
   const NpyDataset data(o.run.train);
@@ -49,9 +49,9 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   const Graph graph = make_network(data.fields()[0].shape, o.run.filters);
 
   TrainerOptions t = run.trainer_options(o.run);
-  require_enough_samples(data.size(), t.batch, job.world.size(), data.describe());
+  require_enough_samples(data.size(), t.batch, launch.world.size(), data.describe());
   t.network = "digits-conv";
-  t.config = o.verb->values();  // all options that are .stored()
+  t.config = o.subcommand->values();  // all options that are .stored()
   app::store_paths(o.run, t.config);
   t.shuffle = o.run.shuffle;
   t.evaluation.metrics = {std::make_shared<Accuracy>()};
@@ -60,7 +60,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
                     .validation = validation ? &*validation : nullptr,
                     .precision = o.run.precision,
                     .title = "Digits",
-                    .options = *o.verb},
+                    .options = *o.subcommand},
                    t);
 }
 
@@ -68,7 +68,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
-  app::Verb& v = app::define_train_verb(line, "Train a network on images with classes", o, &train);
+  app::Subcommand& v = app::define_train_subcommand(line, "Train a network on images with classes", o, &train);
   app::declare_training_folder(o->data, v);
 }
 

@@ -2,7 +2,7 @@
 
 #include "apps/common/app.hpp"
 
-/// The verbs of keelson-bench, each in a file of its own.
+/// The subcommands of keelson-bench, each in a file of its own.
 namespace keelson::bench {
 
 void define_step(app::CommandLine& line);

@@ -3,9 +3,9 @@
 #include "apps/climate/maps/predicted_maps.hpp"
 #include "apps/climate/maps/sections.hpp"
 #include "apps/climate/mlperf.hpp"
+#include "apps/climate/subcommands.hpp"
 #include "apps/climate/task.hpp"
-#include "apps/climate/verbs.hpp"
-#include "apps/common/train_verb.hpp"
+#include "apps/common/train_subcommand.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson::climate {
@@ -17,14 +17,14 @@ using TrainOptions = app::TrainOptions<RunOptions>;
 
 /// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
-  run.complete(*o.verb, family, !o.data.empty(), o.run, recipes());
+  run.complete(*o.subcommand, family, !o.data.empty(), o.run, recipes());
   app::complete_files(o.run, o.data);
 }
 
 /// The normalisation of the run that is resumed, else that of find_normalisation().
 Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, const SnapshotDataset& training,
                             Communicator& world) {
-  if (!run.checkpoint() || o.verb->given("stats")) return find_normalisation(o.run, training, world);
+  if (!run.checkpoint() || o.subcommand->given("stats")) return find_normalisation(o.run, training, world);
   const auto& config = run.checkpoint()->state().config;
   const auto ranges = config.find("ranges");
   const auto path = run.checkpoint()->path().string();
@@ -43,25 +43,26 @@ void check_samples(const Dataset& data, Communicator& world) {
 }
 
 Config stored_config(const TrainOptions& o, const SnapshotDataset& data) {
-  auto c = o.verb->values();
+  auto c = o.subcommand->values();
   app::store_paths(o.run, c);
   c["ranges"] = to_text(data.ranges());
   return c;
 }
 
-ExitCode train(TrainOptions& o, app::Job& job) {
-  app::TrainingRun run(o.training, job);
+ExitCode train(TrainOptions& o, app::Launch& launch) {
+  app::TrainingRun run(o.training, launch);
   complete(o, run);
   check(o.run);
-  const auto training = open_snapshots(o.run, o.run.train, job.world);
-  const auto [ranges, source] = normalisation(o, run, training, job.world);
+  const auto training = open_snapshots(o.run, o.run.train, launch.world);
+  const auto [ranges, source] = normalisation(o, run, training, launch.world);
   const SnapshotDataset data(training, ranges, source);
   std::unique_ptr<SnapshotDataset> validation;
   if (!o.run.validation.empty())
-    validation = std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, job.world), ranges, source);
+    validation =
+        std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, launch.world), ranges, source);
   const auto graph = make_network(o.run, data);
   auto t = run.trainer_options(o.run);
-  require_enough_samples(data.size(), t.batch, run.grid().data, data.describe(), t.space);
+  require_enough_samples(data.size(), t.batch, run.grid().data, data.describe(), ranks_of(t.replica));
   t.network = network_name(o.run);
   t.config = stored_config(o, data);
   t.optimizer = make_optimizer(o.run);
@@ -75,10 +76,10 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   if (validation) t.evaluation.metrics.push_back(maps);
   const auto& judge = dynamic_cast<const SegmentationMetric&>(*t.evaluation.metrics[0]);
   if (o.check_data) {
-    check_samples(data, job.world);
-    if (validation) check_samples(*validation, job.world);
+    check_samples(data, launch.world);
+    if (validation) check_samples(*validation, launch.world);
   }
-  if (job.world.rank() == 0) fmt::print("statistics: {}\n", source);
+  if (launch.world.rank() == 0) fmt::print("statistics: {}\n", source);
   return run.train(
       {.graph = graph,
        .training = data,
@@ -86,7 +87,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .precision = o.run.precision,
        .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run), data.layout().rows,
                             data.layout().columns),
-       .options = *o.verb,
+       .options = *o.subcommand,
        .mlperf = mlperf_benchmark(o.run, global_batch, steps_per_epoch),
        .sections =
            [&] {
@@ -103,8 +104,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
-  auto& v = app::define_train_verb(line, "Train a network on snapshots; data-parallel over the ranks of mpirun or srun",
-                                   o, &train);
+  auto& v = app::define_train_subcommand(
+      line, "Train a network on snapshots; data-parallel over the ranks of mpirun or srun", o, &train);
   app::declare_training_folder(o->data, v);
   app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data,

@@ -5,13 +5,13 @@
 
 #include "apps/climate/maps/predicted_maps.hpp"
 #include "apps/climate/maps/sections.hpp"
+#include "apps/climate/subcommands.hpp"
 #include "apps/climate/task.hpp"
-#include "apps/climate/verbs.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/report/metrics_file.hpp"
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_plot.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/ranks.hpp"
@@ -56,9 +56,9 @@ std::string page(const std::string& title, const std::string& subtitle, const st
 }
 
 /// The page's sections about a trained network, on rank 0. Collective.
-std::string network_sections(const PlotOptions& o, app::Job& job, const CheckpointReader& checkpoint,
+std::string network_sections(const PlotOptions& o, app::Launch& launch, const CheckpointReader& checkpoint,
                              const RunOptions& run, const SnapshotDataset& opened, const std::string& path) {
-  auto& world = job.world;
+  auto& world = launch.world;
   const auto& config = checkpoint.state().config;
   const auto name = checkpoint.path().string();
   const SnapshotDataset data(opened, ranges_from_text(config.contains("ranges") ? config.at("ranges") : "", name),
@@ -66,7 +66,7 @@ std::string network_sections(const PlotOptions& o, app::Job& job, const Checkpoi
   const auto graph = make_network(run, data);
   const auto images = std::make_shared<MeanImageIoU>();
   const auto maps = std::make_shared<PredictedMaps>(o.snapshots);
-  app::NetworkEvaluation network(o, job, checkpoint, graph, data, {.metrics = {images, maps}});
+  app::NetworkEvaluation network(o, launch, checkpoint, graph, data, {.metrics = {images, maps}});
   network.run();
   const auto heuristics = heuristics_agreement(path, run.labels, world);
   if (world.rank() != 0) return "";
@@ -78,8 +78,8 @@ std::string network_sections(const PlotOptions& o, app::Job& job, const Checkpoi
                      card(confusion_table(images->confusion())), map_section(data, o.snapshots, maps->maps()));
 }
 
-ExitCode plot(const PlotOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode plot(const PlotOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   std::string body, subtitle;
   if (o.checkpoint.empty()) {
     if (o.data.empty()) refuse("give --data: snapshots, as a file, folder or pattern; or --checkpoint: a run");
@@ -94,7 +94,7 @@ ExitCode plot(const PlotOptions& o, app::Job& job) {
     if (path.empty()) refuse("the run had no validation data: give --data");
     const auto opened = open_snapshots(run, path, world);
     subtitle = fmt::format("{}; {}", checkpoint.path().string(), opened.describe());
-    body = network_sections(o, job, checkpoint, run, opened, path);
+    body = network_sections(o, launch, checkpoint, run, opened, path);
   }
   on_first_rank(&world, [&] {
     write_atomically(o.out, page("Tropical cyclones and atmospheric rivers", subtitle, body), Target::output);
@@ -107,10 +107,11 @@ ExitCode plot(const PlotOptions& o, app::Job& job) {
 
 void define_plot(app::CommandLine& line) {
   auto o = std::make_shared<PlotOptions>();
-  auto& v = line.verb("plot",
+  auto& v =
+      line.subcommand("plot",
                       "Draw maps of snapshots with outlines of truth, heuristics and a network's prediction, and show "
                       "how well they agree, on one HTML page",
-                      [o](app::Job& job) { return plot(*o, job); });
+                      [o](app::Launch& launch) { return plot(*o, launch); });
   v.option_without_default("--data", o->data,
                            "Snapshots: HDF5 file, folder or pattern; default: the run's validation data", "PATH")
       .differs_between_ranks();

@@ -1,16 +1,16 @@
 #include <fmt/format.h>
 
-#include "apps/climate/verbs.hpp"
+#include "apps/climate/subcommands.hpp"
 #include "apps/climate/weather/generate.hpp"
 #include "apps/common/progress.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
 
 namespace keelson::climate {
 namespace {
 
-struct GenerateVerbOptions {
+struct GenerateCommandOptions {
   GenerateOptions make;
   std::string out;
 };
@@ -18,11 +18,11 @@ struct GenerateVerbOptions {
 /// Thrown between snapshots when the user or the batch system wants the program to end.
 struct Interrupted {};
 
-ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode generate(GenerateCommandOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/, test/ and stats.h5");
   o.make.directory = o.out;
-  Generator generator(o.make, world, job.placement.threads);
+  Generator generator(o.make, world, launch.placement.threads);
   generator.prepare();
   Interrupt::install();
   app::Progress progress("snapshot");  // of rank 0's part
@@ -57,12 +57,12 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
 }  // namespace
 
 void define_generate(app::CommandLine& line) {
-  auto o = std::make_shared<GenerateVerbOptions>();
-  auto& v =
-      line.verb("generate",
-                "Make climate snapshots with true masks of cyclones and rivers, as HDF5 like the public CAM5 data; "
-                "parallel over ranks and threads",
-                [o](app::Job& job) { return generate(*o, job); });
+  auto o = std::make_shared<GenerateCommandOptions>();
+  auto& v = line.subcommand(
+      "generate",
+      "Make climate snapshots with true masks of cyclones and rivers, as HDF5 like the public CAM5 data; "
+      "parallel over ranks and threads",
+      [o](app::Launch& launch) { return generate(*o, launch); });
   auto& g = o->make;
   g.snapshots = {100, 10, 10};
   v.option_without_default("--out", o->out,

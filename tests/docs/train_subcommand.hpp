@@ -4,7 +4,7 @@
 
 namespace keelson::digits {
 
-/// Declares the verb `train`.
+/// Declares the subcommand `train`.
 void define_train(app::CommandLine& line);
 
 }  // namespace keelson::digits

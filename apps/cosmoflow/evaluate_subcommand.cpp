@@ -6,10 +6,10 @@
 
 #include "apps/common/evaluation.hpp"
 #include "apps/common/sample_files.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/common/training_targets.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
 #include "apps/cosmoflow/task.hpp"
-#include "apps/cosmoflow/verbs.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/parse_number.hpp"
 
@@ -99,8 +99,8 @@ void print_json(const Evaluation& e, const TargetMetric& metric, const std::vect
   fmt::print("{}\n", j.dump(2));
 }
 
-ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
@@ -111,7 +111,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
   const auto requirements = parse_requirements(o.require, metric->targets());
   const auto baseline = std::make_shared<app::MeanBaseline>(metric);
   const auto mean_here = std::make_shared<app::TargetMean>();
-  app::NetworkEvaluation network(o, job, checkpoint, graph, *data, {.metrics = {metric, baseline, mean_here}});
+  app::NetworkEvaluation network(o, launch, checkpoint, graph, *data, {.metrics = {metric, baseline, mean_here}});
   const auto& state = network.state();
   auto mean = app::TrainingTargets::mean(state);
   const std::string baseline_of =
@@ -141,10 +141,10 @@ ExitCode evaluate(const EvaluateOptions& o, app::Job& job) {
 
 void define_evaluate(app::CommandLine& line) {
   auto o = std::make_shared<EvaluateOptions>();
-  auto& v = line.verb(
+  auto& v = line.subcommand(
       "evaluate",
       "Measure the errors of a trained network on other universes, and compare with always predicting the mean",
-      [o](app::Job& job) { return evaluate(*o, job); });
+      [o](app::Launch& launch) { return evaluate(*o, launch); });
   declare_checkpoint(*o, v);
   app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);

@@ -1,14 +1,14 @@
 #include "apps/common/progress.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
 #include "apps/cosmoflow/universe/generate.hpp"
-#include "apps/cosmoflow/verbs.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
 
-struct GenerateVerbOptions {
+struct GenerateCommandOptions {
   universe::GenerateOptions make;
   std::string out, prior = "wide", layout = "samples";
   int order = 2;
@@ -18,8 +18,8 @@ struct GenerateVerbOptions {
 /// Thrown between universes when the user or the batch system wants the program to end.
 struct Interrupted {};
 
-ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode generate(GenerateCommandOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/ and test/");
   auto& g = o.make;
   g.directory = o.out;
@@ -60,11 +60,11 @@ ExitCode generate(GenerateVerbOptions& o, app::Job& job) {
 }  // namespace
 
 void define_generate(app::CommandLine& line) {
-  auto o = std::make_shared<GenerateVerbOptions>();
-  auto& v = line.verb(
+  auto o = std::make_shared<GenerateCommandOptions>();
+  auto& v = line.subcommand(
       "generate",
       "Make universes by Lagrangian perturbation theory, as HDF5 like the public CosmoFlow data; parallel over ranks",
-      [o](app::Job& job) { return generate(*o, job); });
+      [o](app::Launch& launch) { return generate(*o, launch); });
   auto& g = o->make;
   g.train = 1000;
   g.validation = g.test = 100;

@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/lm/source/corpus.hpp"
 #include "apps/lm/source/entropy.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/interrupt.hpp"
 
@@ -92,9 +92,9 @@ void print_text(const nlohmann::ordered_json& j, const fs::path& out) {
              perplexity("unigram"), perplexity("bigram"), perplexity("trigram"));
 }
 
-ExitCode corpus(const CorpusOptions& o, app::Job& job) {
+ExitCode corpus(const CorpusOptions& o, app::Launch& launch) {
   if (o.out.empty()) refuse("give --out: the folder for ptb.train.txt, ptb.valid.txt and ptb.test.txt");
-  if (job.world.rank() != 0) return ExitCode::done;
+  if (launch.world.rank() != 0) return ExitCode::done;
   const auto chain = make_chain(o.chain);
   auto source = describe_source(chain, o.chain);
   const auto words = made_up_words(o.chain.words, o.chain.seed);
@@ -126,9 +126,9 @@ ExitCode corpus(const CorpusOptions& o, app::Job& job) {
 
 void define_corpus(app::CommandLine& line) {
   auto o = std::make_shared<CorpusOptions>();
-  auto& v = line.verb(
+  auto& v = line.subcommand(
       "corpus", "Write made-up text with a known entropy rate, so that the perplexity of a perfect model is known",
-      [o](app::Job& job) { return corpus(*o, job); });
+      [o](app::Launch& launch) { return corpus(*o, launch); });
   v.option_without_default("--out", o->out, "Folder for ptb.train.txt, ptb.valid.txt, ptb.test.txt and source.json",
                            "DIR");
   v.option("--words", o->train, "Tokens of training text, newlines included", "N").positive();

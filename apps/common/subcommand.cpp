@@ -1,4 +1,4 @@
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -40,15 +40,15 @@ Config dashed(const Config& config) {
   return all;
 }
 
-Verb::Verb() : own_(std::make_unique<CLI::App>()), app_(own_.get()) {}
+Subcommand::Subcommand() : own_(std::make_unique<CLI::App>()), app_(own_.get()) {}
 
-Verb::Verb(CLI::App& parent, const std::string& name, const std::string& description)
+Subcommand::Subcommand(CLI::App& parent, const std::string& name, const std::string& description)
     : app_(parent.add_subcommand(name, description)) {}
 
-Verb::~Verb() = default;
+Subcommand::~Subcommand() = default;
 
-Option& Verb::add(const std::string& names, Option::Destination target, const std::string& help,
-                  const std::string& unit, bool shows_default) {
+Option& Subcommand::add(const std::string& names, Option::Destination target, const std::string& help,
+                        const std::string& unit, bool shows_default) {
   Option& made = options_.emplace_back(Option(first_name(names), target, shows_default));
   made.option_ = app_->add_option(
       names,
@@ -63,7 +63,7 @@ Option& Verb::add(const std::string& names, Option::Destination target, const st
   return made;
 }
 
-Option& Verb::flag(const std::string& name, bool& target, const std::string& help) {
+Option& Subcommand::flag(const std::string& name, bool& target, const std::string& help) {
   Option& made = options_.emplace_back(Option(first_name(name), &target, true));
   // --help shows first the form that changes the default.
   const std::string off = "--no-" + made.name_;
@@ -72,25 +72,25 @@ Option& Verb::flag(const std::string& name, bool& target, const std::string& hel
   return made;
 }
 
-void Verb::positional(const std::string& name, std::vector<std::string>& target, const std::string& help,
-                      const std::string& unit) {
+void Subcommand::positional(const std::string& name, std::vector<std::string>& target, const std::string& help,
+                            const std::string& unit) {
   app_->add_option(name, target, help)->type_name(unit);
   positional_.push_back(&target);
 }
 
-void Verb::footer(const std::string& text) { app_->footer(text); }
+void Subcommand::footer(const std::string& text) { app_->footer(text); }
 
-Option& Verb::find(const std::string& name) {
+Option& Subcommand::find(const std::string& name) {
   const auto found = std::find_if(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name; });
   KEELSON_EXPECT(found != options_.end());
   return *found;
 }
 
-bool Verb::given(const std::string& name) const {
+bool Subcommand::given(const std::string& name) const {
   return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name && o.given(); });
 }
 
-std::vector<std::pair<std::string, std::string>> Verb::outputs() const {
+std::vector<std::pair<std::string, std::string>> Subcommand::outputs() const {
   std::vector<std::pair<std::string, std::string>> all;
   for (const Option& o : options_)
     if (o.output_)
@@ -98,7 +98,7 @@ std::vector<std::pair<std::string, std::string>> Verb::outputs() const {
   return all;
 }
 
-std::vector<std::string> Verb::inputs() const {
+std::vector<std::string> Subcommand::inputs() const {
   std::vector<std::string> all;
   for (const Option& o : options_)
     if (!o.output_) std::ranges::copy(o.given_texts(), std::back_inserter(all));
@@ -106,21 +106,21 @@ std::vector<std::string> Verb::inputs() const {
   return all;
 }
 
-Config Verb::values() const {
+Config Subcommand::values() const {
   Config all;
   for (const Option& o : options_)
     if (o.stored_.value_or(false)) all[o.name_] = o.text();
   return all;
 }
 
-std::vector<std::string> Verb::undecided() const {
+std::vector<std::string> Subcommand::undecided() const {
   std::vector<std::string> names;
   for (const Option& o : options_)
     if (!o.stored_) names.push_back(o.name_);
   return names;
 }
 
-std::vector<std::string> Verb::changes(const Config& config) const {
+std::vector<std::string> Subcommand::changes(const Config& config) const {
   std::vector<std::string> all;
   for (const Option& o : options_) {
     const auto before = config.find(o.name_);
@@ -132,14 +132,14 @@ std::vector<std::string> Verb::changes(const Config& config) const {
   return all;
 }
 
-Config Verb::common_values() const {
+Config Subcommand::common_values() const {
   Config all;
   for (const Option& o : options_)
     if (!o.differs_) all[o.name_] = o.text();
   return all;
 }
 
-void Verb::fill(const Config& config, const std::string& source) {
+void Subcommand::fill(const Config& config, const std::string& source) {
   std::set<std::string> replaced;
   for (const auto& [other, by] : replaced_by_)
     if (given(by)) replaced.insert(other);
@@ -157,7 +157,7 @@ void Verb::fill(const Config& config, const std::string& source) {
   }
 }
 
-void Verb::parse(const std::vector<std::string>& arguments) {
+void Subcommand::parse(const std::vector<std::string>& arguments) {
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 wants them
   try {
     app_->parse(reversed);

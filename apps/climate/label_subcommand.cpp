@@ -6,9 +6,9 @@
 
 #include "apps/climate/data/snapshot_dataset.hpp"
 #include "apps/climate/heuristics/agreement.hpp"
-#include "apps/climate/verbs.hpp"
+#include "apps/climate/subcommands.hpp"
 #include "apps/common/progress.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
@@ -21,14 +21,14 @@ namespace fs = std::filesystem;
 
 constexpr int kMaps = 2;  // labels_0 and labels_1
 
-struct LabelVerbOptions {
+struct LabelOptions {
   std::string data, out, rivers = "water", cyclones = "relaxed";
   double water[kMaps] = {24, 21};
   bool wrap = false, with_data = false, overwrite = false, json = false;
   int truth = 0;
 };
 
-std::array<LabelHeuristics, kMaps> heuristics_of(const LabelVerbOptions& o) {
+std::array<LabelHeuristics, kMaps> heuristics_of(const LabelOptions& o) {
   std::array<LabelHeuristics, kMaps> maps;
   for (int m = 0; m < kMaps; ++m) {
     auto& h = maps[static_cast<std::size_t>(m)];
@@ -43,7 +43,7 @@ std::array<LabelHeuristics, kMaps> heuristics_of(const LabelVerbOptions& o) {
 /// Labels the snapshots of a rank.
 class Labeller {
  public:
-  Labeller(const LabelVerbOptions& options, const SnapshotDataset& data)
+  Labeller(const LabelOptions& options, const SnapshotDataset& data)
       : options_(options), data_(data), heuristics_(heuristics_of(options)) {}
 
   void prepare_folder() const {
@@ -107,7 +107,7 @@ class Labeller {
     file.commit();
   }
 
-  const LabelVerbOptions& options_;
+  const LabelOptions& options_;
   const SnapshotDataset& data_;
   std::array<LabelHeuristics, kMaps> heuristics_;
   std::array<Agreement, kMaps> agreement_;
@@ -115,7 +115,7 @@ class Labeller {
   std::vector<float> data_x_;
 };
 
-void print_json(const LabelVerbOptions& o, const SnapshotDataset& data, const Labeller& labeller) {
+void print_json(const LabelOptions& o, const SnapshotDataset& data, const Labeller& labeller) {
   nlohmann::ordered_json j{{"data", data.describe()}, {"snapshots", data.size()}, {"cyclones", labeller.cyclones()}};
   for (int m = 0; m < kMaps; ++m) {
     const auto& a = labeller.agreement()[static_cast<std::size_t>(m)];
@@ -130,7 +130,7 @@ void print_json(const LabelVerbOptions& o, const SnapshotDataset& data, const La
   fmt::print("{}\n", j.dump(2));
 }
 
-void print_table(const LabelVerbOptions& o, const SnapshotDataset& data, const Labeller& labeller) {
+void print_table(const LabelOptions& o, const SnapshotDataset& data, const Labeller& labeller) {
   fmt::print("{}\n{} found{}\n", data.describe(), counted(labeller.cyclones(), "tropical cyclone"),
              o.out.empty() ? "" : fmt::format("; labels are in {}", o.out));
   const auto& maps = labeller.agreement();
@@ -145,8 +145,8 @@ void print_table(const LabelVerbOptions& o, const SnapshotDataset& data, const L
   fmt::print("{:<28}{:>10.4f}{:>10.4f}\n", "mean per image", maps[0].images.mean(), maps[1].images.mean());
 }
 
-ExitCode label(const LabelVerbOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode label(const LabelOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   if (o.data.empty()) refuse("give --data: snapshots, as a file, folder or pattern");
   const SnapshotDataset data(o.data, {.labels = o.truth, .needs_labels = false}, &world);
   Labeller labeller(o, data);
@@ -176,11 +176,12 @@ ExitCode label(const LabelVerbOptions& o, app::Job& job) {
 }  // namespace
 
 void define_label(app::CommandLine& line) {
-  auto o = std::make_shared<LabelVerbOptions>();
-  auto& v = line.verb("label",
+  auto o = std::make_shared<LabelOptions>();
+  auto& v =
+      line.subcommand("label",
                       "Label snapshots by heuristics, as the public data were labelled: rivers by moisture and shape, "
                       "cyclones by a warm core; and compare with the labels of the snapshots",
-                      [o](app::Job& job) { return label(*o, job); });
+                      [o](app::Launch& launch) { return label(*o, launch); });
   v.option_without_default("--data", o->data, "Snapshots: HDF5 file, folder or pattern", "PATH")
       .differs_between_ranks();
   v.option_without_default("--out", o->out,

@@ -2,7 +2,7 @@
 
 #include "apps/common/app.hpp"
 
-/// The verbs of keelson-lm. Each function declares one with its options.
+/// The subcommands of keelson-lm. Each function declares one with its options.
 namespace keelson::lm {
 
 void define_vocab(app::CommandLine& line);

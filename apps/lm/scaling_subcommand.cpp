@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/common/device_options.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/lm/scaling.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/execute/choose_precision.hpp"
@@ -104,15 +104,15 @@ nlohmann::json json_of(const ScalingTable& t) {
   return j;
 }
 
-ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
-  auto& world = job.world;
+ExitCode run_scaling(const ScalingOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
   const auto net = nets::lstm_lm_configuration(o.net);
   if (batch_of(o, net, world.size()) == 0)
     refuse(
         "a global batch of {} cannot be divided evenly among {} ranks: give --batch, or a number of ranks that divides "
         "it",
         o.batch > 0 ? o.batch : net.batch, world.size());
-  const auto session = app::open_device(o.device, job);
+  const auto session = app::open_device(o.device, launch);
   const auto& context = session.context;
   const Graph graph = nets::lstm_lm(net.net);
   // Chosen once, so that all rows have the same precision.
@@ -121,7 +121,7 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
       choose_precision(o.precision, graph, *context, {.batch = batch_of(o, net, world.size()), .grid = &grid});
   ScalingTable table{fmt::format("language model {}, {} parameters, unrolled over {}, {}", o.net,
                                  graph.parameter_count(), net.net.unroll, to_string(precision)),
-                     job.machine, session.describe(), o.strong};
+                     launch.machine, session.describe(), o.strong};
   if (world.rank() == 0 && !o.json) fmt::print("{}", table.header());
   for (int ranks = 1; ranks <= world.size();
        ranks = ranks < world.size() ? std::min(2 * ranks, world.size()) : ranks + 1) {
@@ -145,8 +145,9 @@ ExitCode run_scaling(const ScalingOptions& o, app::Job& job) {
 
 void define_scaling(app::CommandLine& line) {
   auto o = std::make_shared<ScalingOptions>();
-  auto& v = line.verb("scaling", "Measure words per second, speed-up and efficiency on 1, 2, 4 ... of the job's ranks",
-                      [o](app::Job& job) { return run_scaling(*o, job); });
+  auto& v =
+      line.subcommand("scaling", "Measure words per second, speed-up and efficiency on 1, 2, 4 ... of the job's ranks",
+                      [o](app::Launch& launch) { return run_scaling(*o, launch); });
   std::vector<std::string> names;
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(c.name);
   v.option("--net", o->net, "Published configuration").one_of(names);

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 
-#include "apps/common/train_verb.hpp"
+#include "apps/common/train_subcommand.hpp"
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/mlperf.hpp"
+#include "apps/cosmoflow/subcommands.hpp"
 #include "apps/cosmoflow/task.hpp"
-#include "apps/cosmoflow/verbs.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
@@ -16,32 +16,32 @@ using TrainOptions = app::TrainOptions<RunOptions>;
 /// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   app::Recipes known = recipes();
-  if (o.verb->given("net"))
+  if (o.subcommand->given("net"))
     for (auto& [name, recipe] : known) recipe.erase("l2");
-  run.complete(*o.verb, family, !o.data.empty(), o.run, known);
+  run.complete(*o.subcommand, family, !o.data.empty(), o.run, known);
   app::complete_files(o.run, o.data);
 }
 
 Config stored_config(const TrainOptions& o, const UniverseDataset& data) {
-  auto c = o.verb->values();
+  auto c = o.subcommand->values();
   app::store_paths(o.run, c);
   c["size"] = std::to_string(data.fields()[0].shape[1]);
   c[ranges_key] = ranges_of(data);
   return c;
 }
 
-ExitCode train(TrainOptions& o, app::Job& job) {
-  app::TrainingRun run(o.training, job);
+ExitCode train(TrainOptions& o, app::Launch& launch) {
+  app::TrainingRun run(o.training, launch);
   complete(o, run);
   check(o.run);
-  const auto data = open_data(o.run, o.run.train, job.world);
-  const auto validation = o.run.validation.empty() ? nullptr : open_data(o.run, o.run.validation, job.world);
+  const auto data = open_data(o.run, o.run.train, launch.world);
+  const auto validation = o.run.validation.empty() ? nullptr : open_data(o.run, o.run.validation, launch.world);
   if (validation) require_ranges(*validation, ranges_of(*data), data->file_of(0));
   if (run.checkpoint()) require_ranges(*data, *run.checkpoint());
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
-  require_enough_samples(data->size(), t.batch, run.grid().data, data->describe(), t.space);
+  require_enough_samples(data->size(), t.batch, run.grid().data, data->describe(), ranks_of(t.replica));
   t.network = network_name(o.run);
   t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);
@@ -52,8 +52,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
   const app::TargetMetrics targets(make_metric(o.run, *data), plotted_predictions);
   t.evaluation.metrics = targets.all();
   if (o.check_data) {
-    check_finite(*data, job.world);
-    if (validation) check_finite(*validation, job.world);
+    check_finite(*data, launch.world);
+    if (validation) check_finite(*validation, launch.world);
   }
   const bool paper = o.run.net == "paper";
   return run.train(
@@ -62,7 +62,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .validation = validation.get(),
        .precision = o.run.precision,
        .title = fmt::format("CosmoFlow, {} network, {}³ cells", paper ? "SC18 paper's" : "MLPerf HPC's", size),
-       .options = *o.verb,
+       .options = *o.subcommand,
        .targets = &targets,
        .targets_note = paper ? "Validation samples in physical units; errors are relative."
                              : "Validation samples in physical units; errors are in the units of training, in which "
@@ -76,8 +76,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
   o->check_data = true;
-  auto& v = app::define_train_verb(line, "Train a network on universes; data-parallel over the ranks of mpirun or srun",
-                                   o, &train);
+  auto& v = app::define_train_subcommand(
+      line, "Train a network on universes; data-parallel over the ranks of mpirun or srun", o, &train);
   app::declare_training_folder(o->data, v);
   app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity")

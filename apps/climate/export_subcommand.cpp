@@ -2,10 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include "apps/climate/subcommands.hpp"
 #include "apps/climate/task.hpp"
-#include "apps/climate/verbs.hpp"
 #include "apps/climate/weather/channels.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 
 namespace keelson::climate {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "apps/common/train_verb.hpp"
+#include "apps/common/train_subcommand.hpp"
 #include "apps/lm/model.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 #include "engine/train/metrics/perplexity.hpp"
 
 namespace keelson::lm {
@@ -22,8 +22,8 @@ std::vector<std::string> absolute(std::vector<std::string> paths) {
 /// Fills the options that the user left out.
 void complete(TrainOptions& o, const app::TrainingRun& run) {
   auto& text = o.run.text;
-  const bool cuts_vocabulary = o.verb->given("vocab-size") || o.verb->given("min-count");
-  run.complete(*o.verb, family, !text.data.empty(), o.run, recipes());
+  const bool cuts_vocabulary = o.subcommand->given("vocab-size") || o.subcommand->given("min-count");
+  run.complete(*o.subcommand, family, !text.data.empty(), o.run, recipes());
   if (!text.test.empty()) refuse("--test: training reads no test text; give it to `keelson-lm evaluate`");
   if (run.checkpoint() && o.run.vocab.empty() && cuts_vocabulary)
     refuse("--vocab-size, --min-count: a resumed run keeps the vocabulary of its checkpoint; leave them out");
@@ -36,7 +36,7 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
 }
 
 Config stored_config(const TrainOptions& o) {
-  auto c = o.verb->values();
+  auto c = o.subcommand->values();
   c["train"] = fmt::format("{}", fmt::join(o.run.text.train, ","));
   c["validation"] = fmt::format("{}", fmt::join(o.run.text.validation, ","));
   return c;
@@ -70,11 +70,11 @@ std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const T
   return stored;
 }
 
-ExitCode train(TrainOptions& o, app::Job& job) {
-  app::TrainingRun run(o.training, job);
+ExitCode train(TrainOptions& o, app::Launch& launch) {
+  app::TrainingRun run(o.training, launch);
   complete(o, run);
   check(o.run);
-  auto& world = job.world;
+  auto& world = launch.world;
   auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
   const auto vocabulary = choose_vocabulary(o.run, scan, run);
   auto t = run.trainer_options(o.run);
@@ -101,7 +101,7 @@ ExitCode train(TrainOptions& o, app::Job& job) {
        .precision = o.run.precision,
        .title = fmt::format("Language model, {} {} layer{} of {}", o.run.layers, o.run.cell == "gru" ? "GRU" : "LSTM",
                             o.run.layers == 1 ? "" : "s", o.run.hidden),
-       .options = *o.verb},
+       .options = *o.subcommand},
       t);
 }
 
@@ -109,8 +109,8 @@ ExitCode train(TrainOptions& o, app::Job& job) {
 
 void define_train(app::CommandLine& line) {
   auto o = std::make_shared<TrainOptions>();
-  app::define_train_verb(line, "Train a language model on text; data-parallel over the ranks of mpirun or srun", o,
-                         &train);
+  app::define_train_subcommand(line, "Train a language model on text; data-parallel over the ranks of mpirun or srun",
+                               o, &train);
 }
 
 }  // namespace keelson::lm

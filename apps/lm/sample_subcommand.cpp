@@ -5,9 +5,9 @@
 #include <sstream>
 
 #include "apps/common/evaluation.hpp"
-#include "apps/common/verb.hpp"
+#include "apps/common/subcommand.hpp"
 #include "apps/lm/model.hpp"
-#include "apps/lm/verbs.hpp"
+#include "apps/lm/subcommands.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/execute/executor.hpp"
@@ -121,8 +121,8 @@ std::vector<std::string> tokens_of(const std::string& prompt, TokenLevel level) 
   return tokens;
 }
 
-ExitCode sample(const SampleOptions& o, app::Job& job) {
-  if (job.world.rank() != 0) return ExitCode::done;
+ExitCode sample(const SampleOptions& o, app::Launch& launch) {
+  if (launch.world.rank() != 0) return ExitCode::done;
   if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
   const CheckpointReader checkpoint(o.checkpoint, true, nullptr);
   const auto model = read_model(checkpoint);
@@ -156,8 +156,8 @@ ExitCode sample(const SampleOptions& o, app::Job& job) {
 
 void define_sample(app::CommandLine& line) {
   auto o = std::make_shared<SampleOptions>();
-  auto& v =
-      line.verb("sample", "Write text with a trained language model", [o](app::Job& job) { return sample(*o, job); });
+  auto& v = line.subcommand("sample", "Write text with a trained language model",
+                            [o](app::Launch& launch) { return sample(*o, launch); });
   declare_checkpoint(*o, v);
   v.option("--tokens", o->tokens, "Number of tokens to write", "N").positive();
   v.option_without_default("--prompt", o->prompt, "Text to continue", "TEXT");

@@ -16,19 +16,19 @@ using Config = std::map<std::string, std::string>;  ///< option name without das
 /// The same with the names as the user gives them: "lr" becomes "--lr".
 Config dashed(const Config& config);
 
-/// One verb of a program (`keelson-x train`) and its options:
+/// One subcommand of a program (`keelson-x train`) and its options:
 ///
-///   verb.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
-///   verb.flag("--augment", o.augment, "Turn and mirror the cubes at random").stored();
+///   subcommand.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
+///   subcommand.flag("--augment", o.augment, "Turn and mirror the cubes at random").stored();
 ///
-/// The variables to which options are bound must outlive the verb.
-class Verb {
+/// The variables to which options are bound must outlive the subcommand.
+class Subcommand {
  public:
-  Verb();  ///< a verb without a program, for options that do not come from a command line
-  Verb(CLI::App& parent, const std::string& name, const std::string& description);
-  ~Verb();
-  Verb(const Verb&) = delete;
-  Verb& operator=(const Verb&) = delete;
+  Subcommand();  ///< a subcommand without a program, for options that do not come from a command line
+  Subcommand(CLI::App& parent, const std::string& name, const std::string& description);
+  ~Subcommand();
+  Subcommand(const Subcommand&) = delete;
+  Subcommand& operator=(const Subcommand&) = delete;
 
   /// `names`: long names in kebab-case, "--size,--subcube". `unit` stands for the value in --help ("SECONDS", "DIR");
   /// by default the type does. --help shows the present value of `target` as the default.
@@ -54,13 +54,13 @@ class Verb {
   bool given(const std::string& name) const;
   /// The options declared output() that the user gave, with their values: {"--trace", "trace.json"}.
   std::vector<std::pair<std::string, std::string>> outputs() const;
-  /// All other texts that the user gave as values. Some of them name files that the verb reads.
+  /// All other texts that the user gave as values. Some of them name files that the subcommand reads.
   std::vector<std::string> inputs() const;
   Option& find(const std::string& name);
 
   /// The stored options, with their present values.
   Config values() const;
-  /// The options that are declared neither stored() nor not_stored(). A verb that trains must have none.
+  /// The options that are declared neither stored() nor not_stored(). A subcommand that trains must have none.
   std::vector<std::string> undecided() const;
   /// The stored options, without paths, for which the user has given another value than `config` has: "--lr 0.5 (was
   /// 0.1)".
@@ -70,7 +70,8 @@ class Verb {
   /// Sets the stored options from `config`, except options that the user gave, or replaced (replaces()). Throws
   /// InputError, naming `source`, for values that do not fit.
   void fill(const Config& config, const std::string& source);
-  /// Reads a command line without the names of program and verb. For a verb without a program. Throws InputError.
+  /// Reads a command line without the names of program and subcommand. For a subcommand without a program. Throws
+  /// InputError.
   void parse(const std::vector<std::string>& arguments);
 
   CLI::App& cli() const { return *app_; }
@@ -86,14 +87,14 @@ class Verb {
   std::map<std::string, std::string> replaced_by_;
 };
 
-/// The options of a run, from the configuration in its checkpoint. `Run` must have a function declare(Run&, Verb&).
-/// Throws InputError for values that do not fit.
+/// The options of a run, from the configuration in its checkpoint. `Run` must have a function declare(Run&,
+/// Subcommand&). Throws InputError for values that do not fit.
 template <class Run>
 Run stored_options(const Config& config) {
-  Verb verb;
+  Subcommand subcommand;
   Run run;
-  declare(run, verb);
-  verb.fill(config, "the checkpoint's configuration");
+  declare(run, subcommand);
+  subcommand.fill(config, "the checkpoint's configuration");
   return run;
 }
 
