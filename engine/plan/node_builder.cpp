@@ -90,7 +90,7 @@ BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& lay
   Parameter& p = parameter(name);
   // A copy in another dtype is made element by element, in the same layout. Backends' own layouts depend on the dtype.
   const bool own = layout.is_strided() || (layout.is_opaque() && type == DType::f32);
-  if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.shape));
+  if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.held_shape()));
   return converted(parameter_buffer(build_, p), layout, type);
 }
 

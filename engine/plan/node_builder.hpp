@@ -206,13 +206,14 @@ class ForwardBuilder : public NodeBuilder {
   template <class F>
   auto make_with_weights(const std::string& weights, F describe) {
     auto made = try_make_with_weights(weights, describe);
-    return made ? std::move(made) : make(describe(TensorDesc{parameter(weights).shape, DType::f32, Layout::any()}));
+    return made ? std::move(made)
+                : make(describe(TensorDesc{parameter(weights).held_shape(), DType::f32, Layout::any()}));
   }
   /// The same; null if no backend supports the description.
   template <class F>
   auto try_make_with_weights(const std::string& weights, F describe) {
     const Parameter& p = parameter(weights);
-    auto free = try_make(describe(TensorDesc{p.shape, DType::f32, Layout::any()}));
+    auto free = try_make(describe(TensorDesc{p.held_shape(), DType::f32, Layout::any()}));
     if (!free || !p.value || free->layout(ops::Verb::forward, ops::Role::weights) == p.value.layout()) return free;
     auto fixed = try_make(describe(p.value.desc()));
     return fixed && fixed->backend() == free->backend() ? fixed : free;
