@@ -110,6 +110,15 @@ struct LayerPart {
   std::vector<int> dims = {};
 };
 
+/// How a layer computes some channels of its result, where a channel is an index of dimension 1 (Layer::channel_part).
+struct ChannelPart {
+  bool reads_all = true;  ///< reads all channels of its sources; else the same channels of each as it makes
+  /// Computes these channels of the result, and no others. Null: the layer itself does so.
+  std::shared_ptr<const Layer> layer;
+  /// The parameters, by the layer's own names ("weights"), and the dimension that counts the channels of the result.
+  std::map<std::string, int> parameters = {};
+};
+
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
 /// does not know the backends.
 class Layer {
@@ -142,6 +151,13 @@ class Layer {
   /// Of a layer whose result is a sum over the rows of its sources, as a loss is: how the term of the rows `rows` of
   /// source 0 is computed, counted along dimension `dim`. No value, the default: the layer needs whole sources.
   virtual std::optional<LayerPart> term(std::span<const ValueShape> /*srcs*/, int /*dim*/, const Rows& /*rows*/) const {
+    return {};
+  }
+
+  /// How the channels `channels` of the result are computed, on one of the ranks along the axis channel, each of which
+  /// has a part of the parameters. No value, the default: the layer computes all channels from whole sources.
+  virtual std::optional<ChannelPart> channel_part(std::span<const ValueShape> /*srcs*/,
+                                                  const Rows& /*channels*/) const {
     return {};
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/graph/parameter_parts.hpp"
+
 namespace keelson {
 
 Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed)
@@ -36,9 +38,10 @@ std::int64_t Parameters::count() const {
 
 void Parameters::materialise(Parameter& p, const Layout& layout) {
   KEELSON_EXPECT(!p.value);
-  const std::vector<float> start = get(p);
-  p.value = context_->allocate({p.shape, DType::f32, layout}, p.name);
-  set(p, start);
+  if (p.part && p.part->count == 0) return;
+  const std::vector<float> start = held(p, -1);
+  p.value = context_->allocate({p.held_shape(), DType::f32, layout}, p.name);
+  set_held(p, start, -1);
   p.start = {};
 }
 
@@ -49,25 +52,63 @@ void Parameters::add_moments(Parameter& p, int count) {
     const TensorDesc desc = p.shard ? TensorDesc::plain({p.shard->count}) : p.value.desc();
     p.moments.push_back(context_->allocate(desc, fmt::format("{}/moment{}", p.name, i + 1)));
     if (i >= p.start_moments.size()) continue;
-    set(p, p.start_moments[i], static_cast<int>(i));
+    set_held(p, p.start_moments[i], static_cast<int>(i));
     p.start_moments[i] = {};
   }
 }
 
+void Parameters::set_part(const std::string& name, const Parameter::Part& part) {
+  Parameter& p = at(name);
+  if (p.part == part) return;
+  if (part.dim < 0 || part.dim >= p.shape.rank() || part.first < 0 || part.count < 0 ||
+      part.first + part.count > p.shape[part.dim])
+    fail("{}: rows {} to {} along dimension {} of {}", name, part.first, part.first + part.count - 1, part.dim,
+         to_string(p.shape));
+  if (p.part || p.value || !p.moments.empty())
+    fail("{}: ranks hold parts of a parameter from the beginning, but this one has {} already: make new parameters",
+         name, p.part ? "another part" : "memory");
+  p.part = part;
+  if (!p.start.empty()) p.start = rows_of(p.start, p.shape, part);
+  for (auto& start : p.start_moments)
+    if (!start.empty()) start = rows_of(start, p.shape, part);
+}
+
+bool Parameters::are_spread() const {
+  return std::ranges::any_of(parameters_, [](const Parameter& p) { return p.part || p.shard; });
+}
+
 std::vector<float> Parameters::get(const Parameter& p, int which) const {
+  if (p.is_elsewhere())
+    fail("{}: this rank has a part of the array alone: all ranks call Parameters::gather() for the whole", p.name);
+  return held(p, which);
+}
+
+/// As get(), of this rank's part.
+std::vector<float> Parameters::held(const Parameter& p, int which) const {
   take_turn();
-  if (which < 0 && !p.value) return p.start.empty() ? initial_values(p.init, p.name, p.shape, seed_) : p.start;
+  if (p.part && p.part->count == 0) return {};
+  if (which < 0 && !p.value) {
+    if (!p.start.empty()) return p.start;
+    auto whole = initial_values(p.init, p.name, p.shape, seed_);
+    return p.part ? rows_of(whole, p.shape, *p.part) : whole;
+  }
   if (which >= 0 && p.shard)
     fail("{}: this rank has a part of the moments alone, since the optimizer's state is in shards", p.name);
   const auto moment = static_cast<std::size_t>(which);
   if (which >= 0 && moment >= p.moments.size() && moment < p.start_moments.size()) return p.start_moments[moment];
-  std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
+  std::vector<float> plain(static_cast<std::size_t>(p.held_shape().elements()));
   context_->read_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
   return plain;
 }
 
 void Parameters::set(Parameter& p, const std::vector<float>& plain, int which) {
   KEELSON_EXPECT(static_cast<std::int64_t>(plain.size()) == p.shape.elements());
+  if (!p.part) return set_held(p, plain, which);
+  if (p.part->count > 0) set_held(p, rows_of(plain, p.shape, *p.part), which);
+}
+
+/// As set(), of this rank's part.
+void Parameters::set_held(Parameter& p, const std::vector<float>& plain, int which) {
   take_turn();
   if (which < 0 && !p.value) {
     p.start = plain;
@@ -99,7 +140,7 @@ std::vector<float> Parameters::plain_of(const Parameter& p, const std::vector<fl
   const Tensor whole = context_->allocate(p.value.desc(), p.name + ", all moments");
   KEELSON_EXPECT(stored.size() * sizeof(float) == whole.bytes());
   context_->device().copy_from_host(whole.raw(), stored.data(), whole.bytes());
-  std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
+  std::vector<float> plain(static_cast<std::size_t>(p.held_shape().elements()));
   context_->read_plain(whole, plain.data());
   return plain;
 }
@@ -142,11 +183,27 @@ Tensor Parameters::place(const Block& block) {
 }
 
 std::vector<float> Parameters::gather(const Parameter& p, int which, Communicator* ranks) const {
-  if (!p.shard || !ranks) return ranks && ranks->rank() != 0 ? std::vector<float>() : get(p, which);
+  if (p.part && ranks) return gather_parts(p, which, *ranks);
+  if (which < 0 || !p.shard || !ranks) return ranks && ranks->rank() != 0 ? std::vector<float>() : get(p, which);
   take_turn();
   // The shards of a parameter follow each other in the order of the ranks.
   const auto all = ranks->gather(p.shard->count > 0 ? stored(p.moments.at(which)) : std::vector<float>(), 0);
   return ranks->rank() == 0 ? plain_of(p, all) : std::vector<float>();
+}
+
+std::vector<float> Parameters::gather_parts(const Parameter& p, int which, Communicator& ranks) const {
+  if (which >= 0 && p.shard)
+    fail("{}: moments in shards of parameters in parts cannot be gathered: leave --shard-optimizer out", p.name);
+  const auto parts = all_parts(p, ranks);
+  std::vector<float> mine;
+  if (is_first_with(parts, ranks.rank())) mine = held(p, which);
+  const auto pieces = ranks.gather(mine, 0);
+  if (ranks.rank() != 0) return {};
+  std::vector<float> whole(static_cast<std::size_t>(p.shape.elements()));
+  const float* next = pieces.data();
+  for (std::size_t r = 0; r < parts.size(); ++r)
+    if (is_first_with(parts, static_cast<int>(r))) next = put_rows(next, p.shape, parts[r], whole);
+  return whole;
 }
 
 void Parameters::gather_shards(Communicator& ranks) {

@@ -18,7 +18,7 @@ namespace keelson {
 /// of the first plan chooses.
 struct Parameter {
   std::string name;                             ///< "conv1/weights"
-  Shape shape;                                  ///< logical shape: (O, I, kD, kH, kW), (out, in), (O)
+  Shape shape;                                  ///< logical shape of the whole: (O, I, kD, kH, kW), (out, in), (O)
   Init init;                                    ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
   Tensor value;                                 ///< f32; empty until the first plan chooses the layout
@@ -29,12 +29,31 @@ struct Parameter {
     std::int64_t count = 0;  ///< number of elements
     bool operator==(const Shard&) const = default;
   };
+  /// The rows of the array that this rank holds, if the ranks of the training hold parts of it (a layer's filters over
+  /// channels, layers over stages).
+  struct Part {
+    int dim = 0;             ///< dimension that counts rows
+    std::int64_t first = 0;  ///< number of the first row
+    std::int64_t count = 0;  ///< number of rows; 0: the parameter lives on other ranks alone, here it has no memory
+    bool operator==(const Part&) const = default;
+  };
+  /// None: this rank holds the whole array. Of value and moments alone: `shape` and the arrays of checkpoints are those
+  /// of the whole. All ranks of a training have a part of the parameter, or none has one.
+  std::optional<Part> part;
+  /// Shape of `value`: of the part that this rank holds.
+  Shape held_shape() const {
+    Shape held = shape;
+    if (part) held[part->dim] = part->count;
+    return held;
+  }
+  /// Whether elements of the array are on other ranks alone.
+  bool is_elsewhere() const { return part && part->count < shape[part->dim]; }
   /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value; (shard->count) if
   /// there is a shard, and none if that is empty. Made by the first executor of a training plan, zero at first.
   std::vector<Tensor> moments;
   std::optional<Shard> shard;  ///< none: this rank has the moments of all elements
-  /// Values that remap() has carried over and that no plan has put into device memory yet, in plain order. Empty: the
-  /// value begins as `init` says.
+  /// Values that remap() has carried over and that no plan has put into device memory yet, in plain order, of the part
+  /// that this rank holds. Empty: the value begins as `init` says.
   std::vector<float> start;
   std::vector<std::vector<float>> start_moments;  ///< the same for each moment; empty: zeros
 };
@@ -65,7 +84,15 @@ class Parameters {
   /// parameters. Executors and the functions below call take_turn().
   void take_turn() const { order_.take_turn(context_->device().current_instance()); }
 
-  /// Gives the parameter memory in this layout and its initial value; called once per parameter, by the first plan.
+  /// Says that this rank holds these rows of a parameter alone. The parameter begins with the rows of the same whole
+  /// array as without parts. Does nothing if this rank already holds these. Throws Error for rows that the array does
+  /// not have, and for a parameter that has memory, or another part.
+  void set_part(const std::string& name, const Parameter::Part& part);
+  /// Whether an array has elements that this rank does not have, in parts or in shards: then gather() alone makes
+  /// copies of the whole. The same on all ranks.
+  bool are_spread() const;
+  /// Gives the parameter memory in this layout, of Parameter::held_shape(), and its initial value; called once per
+  /// parameter, by the first plan. A part of no rows gets no memory.
   void materialise(Parameter& p, const Layout& layout);
   /// Gives `p` `count` moments, unless they exist. The moments are zero, or those that remap() has carried over.
   void add_moments(Parameter& p, int count);
@@ -90,8 +117,10 @@ class Parameters {
   /// Makes moments that are in shards whole on every rank, for example before remap(). `ranks`: those that share the
   /// shards. Collective.
   void gather_shards(Communicator& ranks);
-  /// As get() of a moment, on rank 0 of the ranks that share the shards; empty on other ranks. Collective if the
-  /// moments are in shards. `ranks` null: this rank alone.
+  /// As get(), on rank 0 of `ranks`; empty on other ranks. Collective if the parameter is in parts or its moments are
+  /// in shards: then `ranks` are all ranks of the training. Of the ranks that hold the same part, the first one sends
+  /// it. `ranks` null: this rank alone. Throws Error, on all ranks, for parts that are not the whole, and for shards of
+  /// parts.
   std::vector<float> gather(const Parameter& p, int which, Communicator* ranks) const;
 
   /// The parameters of another network, for networks whose units and channels are removed or added. Values and moments
@@ -100,22 +129,26 @@ class Parameters {
   /// are left out. The copies are exact and do not depend on these parameters. They stay in host memory until a plan of
   /// the new network chooses layouts.
   ///
-  /// Throws InputError for a parameter whose shape has changed without a map that says which entries stay, and for maps
-  /// that do not fit. Makes no collective calls.
+  /// Throws InputError for a parameter whose shape has changed without a map that says which entries stay, for maps
+  /// that do not fit, and for parameters in parts. Makes no collective calls.
   Parameters remap(const Graph& graph, const ParameterMaps& maps) const;
 
   /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
   /// moment. If the value or the moment has no memory yet, the copy has the values that it will begin with. Waits for
-  /// the device. Throws Error for a moment that is in shards: see gather().
+  /// the device. Throws Error for an array that has elements on other ranks alone: see gather().
   std::vector<float> get(const Parameter& p, int which = -1) const;
   /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. A value
-  /// or a moment without memory will begin with these values. Of a moment in shards, this rank's shard is written.
+  /// or a moment without memory will begin with these values. This rank's part and shard are written, and nothing else
+  /// is kept.
   /// Throws Error for another number of elements.
   void set(Parameter& p, const std::vector<float>& plain, int which = -1);
 
  private:
   /// Fills `to`, whose name, shape and Init are set, from a parameter of the old network.
   void carry_over(const Parameter& from, Parameter& to, const ParameterMap& map) const;
+  std::vector<float> held(const Parameter& p, int which) const;
+  void set_held(Parameter& p, const std::vector<float>& plain, int which);
+  std::vector<float> gather_parts(const Parameter& p, int which, Communicator& ranks) const;
   void cut_moments(Parameter& p, const Parameter::Shard& shard);
   std::vector<float> stored(const Tensor& t) const;
   std::vector<float> plain_of(const Parameter& p, const std::vector<float>& stored) const;

@@ -52,6 +52,12 @@ std::vector<std::int64_t> sources(const std::vector<std::vector<std::int64_t>>& 
 }  // namespace
 
 Parameters Parameters::remap(const Graph& graph, const ParameterMaps& maps) const {
+  for (const Parameter& p : parameters_)
+    if (p.part)
+      refuse(
+          "the network cannot change while it trains: ranks hold parts of the parameter {} (--channel-parallel, "
+          "--stages). Leave these options out",
+          p.name);
   Parameters next(graph, *context_, seed_);
   for (const auto& [name, map] : maps)
     if (!next.find(name))

@@ -10,7 +10,7 @@ namespace keelson {
 namespace {
 
 BufferId channel_values(ForwardBuilder& p, const std::string& name) {
-  return p.parameter_in(name, Layout::plain(p.parameter(name).shape));
+  return p.parameter_in(name, Layout::plain(p.parameter(name).held_shape()));
 }
 
 void normalize(ForwardBuilder& p, const std::shared_ptr<ops::BatchNorm>& op, BufferId src, BufferId mean,
@@ -75,6 +75,12 @@ ChannelMaps BatchNormLayer::map_channels(const ChannelChange& change) const {
   return maps;
 }
 
+std::optional<ChannelPart> BatchNormLayer::channel_part(std::span<const ValueShape>, const Rows&) const {
+  ChannelPart part{.reads_all = false, .layer = nullptr};
+  for (const char* name : {"scale", "shift", "running_mean", "running_variance"}) part.parameters[name] = 0;
+  return part;
+}
+
 BackwardFn BatchNormLayer::plan(ForwardBuilder& p) const {
   if (p.training()) return plan_training(p);
   TensorDesc d = p.src(0);
@@ -95,13 +101,13 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   const ops::BatchNormStatisticsDesc statistics_desc{d.shape[1]};
   const BufferId src = p.src_in(0, d.layout), weight = p.sample_weight();
   const TensorDesc d_sums = sums_desc.sums_desc();
-  const BufferId all = p.new_buffer("sums", d_sums, Distribution::partial());
+  const BufferId all = p.new_buffer("sums", d_sums, Distribution::partial(p.sum_axes()));
   std::shared_ptr<ops::BatchNormSums> add_up = p.make(sums_desc);
   p.forward(add_up, {.src = src, .weight = weight, .sums = all}, "sums");
   plan_running(p, options_, all);
   BufferId sums = all;
   if (group > 0) {
-    sums = p.new_buffer("sums of the group", d_sums, Distribution::partial_in_groups(group));
+    sums = p.new_buffer("sums of the group", d_sums, Distribution::partial_in_groups(group, p.sum_axes()));
     std::shared_ptr<ops::Reorder> copy = p.make(ops::ReorderDesc{d_sums, d_sums});
     p.forward(copy, {.src = all, .dst = sums}, "copy");
   }
@@ -117,7 +123,8 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
     const ops::BatchNormBackwardDesc desc{d, samples, epsilon};
     std::shared_ptr<ops::BatchNormBackward> backward = b.make(desc);
     const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
-    const BufferId diff_sums = b.new_buffer("diff_sums", desc.diff_sums_desc(), Distribution::partial_in_groups(group));
+    const BufferId diff_sums =
+        b.new_buffer("diff_sums", desc.diff_sums_desc(), Distribution::partial_in_groups(group, b.sum_axes()));
     const BufferId diff_scale = b.new_gradient("scale", Layout::any());
     const BufferId diff_shift = b.new_gradient("shift", Layout::any());
     b.backward_weights(backward, {.src = src,

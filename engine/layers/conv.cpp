@@ -68,6 +68,19 @@ class ConvLayer : public Layer {
     return LayerPart{{begin, begin + (made.size() - 1) * stride + reach + 1}, std::move(layer), std::move(padding)};
   }
 
+  std::optional<ChannelPart> channel_part(std::span<const ValueShape> srcs, const Rows& channels) const override {
+    const bool own_channels = options_.groups == options_.filters && srcs[0].shape[1] == options_.filters;
+    if (options_.groups > 1 && !own_channels) return {};
+    auto layer = std::make_shared<ConvLayer>(*this);
+    layer->options_.filters = channels.size();
+    if (options_.groups > 1) layer->options_.groups = channels.size();
+    ChannelPart part{options_.groups == 1, std::move(layer), {{"weights", 0}}};
+    if (options_.bias) part.parameters["bias"] = 0;
+    if (norm_)
+      for (const char* name : {"scale", "shift", "running_mean", "running_variance"}) part.parameters[name] = 0;
+    return part;
+  }
+
   std::span<const FusionRule> fusion_rules() const override {
     static const FusionRule rules[] = {fusion_rule(&ConvLayer::with_activation),
                                        fusion_rule(&ConvLayer::with_batch_norm),

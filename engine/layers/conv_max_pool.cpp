@@ -16,9 +16,9 @@ using ConvMaxPoolOp = std::shared_ptr<ops::ConvMaxPoolBackward>;
 /// The primitive for the backward pass with the pooling's argmax indices; null if no backend has it.
 ConvMaxPoolOp make_backward(ForwardBuilder& p, const ops::ConvDesc& conv, const ops::PoolParams& pool) {
   const auto any = [](const Shape& s) { return TensorDesc{s, DType::f32, Layout::any()}; };
-  return p.try_make(ops::ConvMaxPoolDesc{conv.params, pool, any(conv.src.shape), any(p.parameter("weights").shape),
-                                         any(ops::pool_dst_shape(conv.dst.shape, pool)), p.wants_diff_src(0), false,
-                                         conv.exact, p.compute()});
+  return p.try_make(ops::ConvMaxPoolDesc{
+      conv.params, pool, any(conv.src.shape), any(p.parameter("weights").held_shape()),
+      any(ops::pool_dst_shape(conv.dst.shape, pool)), p.wants_diff_src(0), false, conv.exact, p.compute()});
 }
 
 /// The primitive for the gradient of the weights with argmax indices, after a forward pass of two calls; null if no
@@ -28,7 +28,7 @@ ConvMaxPoolOp make_weights_gradient(ForwardBuilder& p, const ops::ConvDesc& conv
   if (!p.training() || p.wants_diff_src(0)) return nullptr;
   ops::ConvParams params = conv.params;
   params.bias = false;
-  const TensorDesc weights{p.parameter("weights").shape, DType::f32, weights_layout};
+  const TensorDesc weights{p.parameter("weights").held_shape(), DType::f32, weights_layout};
   return p.try_make(ops::ConvMaxPoolDesc{params, pool, src, weights, dst, false, conv.tf32});
 }
 
@@ -59,7 +59,7 @@ std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, co
     d.weights = {weights.shape, type, weights.layout};
     return ops::ConvMaxPoolForwardDesc{d, pool, dst, p.training()};
   };
-  const Shape& w_shape = p.parameter("weights").shape;
+  const Shape w_shape = p.parameter("weights").held_shape();
   std::shared_ptr<ops::ConvMaxPoolForward> op = type == DType::f32
                                                     ? p.try_make_with_weights("weights", describe)
                                                     : p.try_make(describe({w_shape, type, Layout::any()}));

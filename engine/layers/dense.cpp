@@ -32,6 +32,14 @@ class DenseLayer : public Layer {
     return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
   }
 
+  std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows& channels) const override {
+    auto layer = std::make_shared<DenseLayer>(*this);
+    layer->options_.features = channels.size();
+    ChannelPart part{true, std::move(layer), {{"weights", 0}}};
+    if (options_.bias) part.parameters["bias"] = 0;
+    return part;
+  }
+
   std::span<const FusionRule> fusion_rules() const override {
     static const FusionRule rules[] = {fusion_rule(&DenseLayer::with_activation)};
     return rules;

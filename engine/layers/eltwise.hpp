@@ -25,6 +25,9 @@ class EltwiseLayer : public Layer {
   std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
     return LayerPart{rows, nullptr};
   }
+  std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows&) const override {
+    return ChannelPart{.reads_all = false, .layer = nullptr};
+  }
   BackwardFn plan(ForwardBuilder& p) const override;
   void to_onnx(OnnxBuilder& b) const override;
 

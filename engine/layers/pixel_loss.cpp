@@ -54,7 +54,8 @@ class PixelLossLayer : public Layer {
     if (part_.rows == 0 || !desc.counts_classes()) return no_buffer;
     const ops::PixelCountsDesc counts = desc.counts();
     const std::shared_ptr<ops::PixelCounts> op = p.make(counts);
-    const BufferId sums = p.new_buffer("counts", counts.counts_desc(), Distribution::partial(ProcessGrid::Axis::space));
+    const BufferId sums = p.new_buffer("counts", counts.counts_desc(),
+                                       Distribution::partial({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}));
     p.forward(op, {.target = p.src_buffer(1), .counts = sums}, "counts");
     return sums;
   }

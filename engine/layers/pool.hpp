@@ -35,6 +35,9 @@ class PoolLayer : public Layer {
     return {.dst = change.passed_on(), .parameters = {}};
   }
   std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override;
+  std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows&) const override {
+    return ChannelPart{.reads_all = false, .layer = nullptr};
+  }
   BackwardFn plan(ForwardBuilder& p) const override;
   void to_onnx(OnnxBuilder& b) const override;
 

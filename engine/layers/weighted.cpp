@@ -15,7 +15,7 @@ bool fold_pays(const Layer& layer, const FusionPlace& at) {
 }
 
 WeightsAndBias weights_and_bias(ForwardBuilder& p, const WeightedParameters& of, const Layout& layout, DType type) {
-  const Shape& shape = p.parameter("weights").shape;
+  const Shape shape = p.parameter("weights").held_shape();
   const Layout folded = layout.is_strided() ? layout : Layout::plain(shape);
   const BufferId weights = of.norm ? p.parameter_in("weights", folded) : p.parameter_in("weights", layout, type);
   const BufferId bias = of.bias ? p.parameter_in("bias", Layout::any()) : no_buffer;

@@ -67,7 +67,7 @@ template <class F>
 auto forward_weighted(ForwardBuilder& p, const WeightedParameters& of, const TensorDesc& result, F describe) {
   using enum ops::Role;
   using enum ops::Verb;
-  const Shape& w_shape = p.parameter("weights").shape;
+  const Shape w_shape = p.parameter("weights").held_shape();
   DType type = p.compute(), y_type = p.result_type();
   const auto low = [&](DType of_result) {
     return p.try_make(describe(p.src_request(0, type), {w_shape, type, Layout::any()}, of_result));

@@ -117,7 +117,8 @@ void Inserter::add_buckets(const std::vector<Bucket>& buckets) {
   for (const Bucket& b : buckets) {
     for (BufferId part : b.parts) users(part).in_bucket = true;
     users(b.whole).in_bucket = true;
-    if (build_.ranks(Distribution::batch) > 1 && !build_.lag) add_sum(b.whole, b.parts, b);
+    if (build_.ranks(program_.buffer(b.parts[0]).distribution.partial_axes) > 1 && !build_.lag)
+      add_sum(b.whole, b.parts, b);
   }
   // Buckets that do not outlive their sum share the memory of two.
   for (std::size_t b = 0; b + 1 < buckets.size(); ++b)

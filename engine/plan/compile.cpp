@@ -8,6 +8,7 @@
 #include "engine/ops/dense.hpp"
 #include "engine/ops/loss_scale.hpp"
 #include "engine/ops/step_params.hpp"
+#include "engine/plan/channel_parts.hpp"
 #include "engine/plan/compiled_graph.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
@@ -15,7 +16,6 @@
 #include "engine/plan/overlap_messages.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
-#include "engine/plan/spatial_parts.hpp"
 #include "engine/plan/updates.hpp"
 #include "engine/tune/tuning_ranks.hpp"
 
@@ -91,6 +91,20 @@ void require_shards(const PlanOptions& options) {
         "keeps a shard of the gradients alone: give --shard-optimizer moments");
 }
 
+/// Throws InputError for what ranks that share channels cannot do.
+void require_channels(const PlanOptions& options) {
+  if (options.exchange.reproducible)
+    refuse(
+        "reproducible sums (--reproducible) with parts of channels (--channel-parallel), which are summed in another "
+        "order than whole layers: leave one of the two options out");
+  if (options.exchange.shards != OptimizerShards::none)
+    refuse(
+        "shards of the optimizer (--shard-optimizer) with parts of channels (--channel-parallel): leave one of the two "
+        "options out");
+  if (options.lag)
+    refuse("parts of channels (--channel-parallel) need gradients of the same step: leave --sync lag out");
+}
+
 /// One compilation under way.
 struct Compiler {
   Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
@@ -132,6 +146,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.accumulates = options.micro_batches() > 1;
   if (options.training && options.optimizer && build.ranks(Distribution::batch) > 1)
     build.shards = options.exchange.shards;
+  if (build.ranks(Distribution::Axis::channel) > 1) require_channels(options);
   if (build.shards != OptimizerShards::none) require_shards(options);
   build.sparse_allowed = !build.lag && !options.exchange.reproducible && !build.accumulates &&
                          build.shards == OptimizerShards::none &&
@@ -156,14 +171,15 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
 }
 
 void Compiler::cut_samples(const Graph& graph) {
-  parts = spatial_parts(graph, fused, options);
+  parts = channel_parts(graph, fused, options);
+  for (const auto& [name, part] : parts.parameters) build.parameters.set_part(name, part);
   build.nodes = parts.nodes;
   build.in_parts = parts.in_parts;
   if (parts.alike) return;
   // Ranks whose parts differ may prefer different layouts, but their gradients are added up as they lie in memory.
   for (const ParameterSpec& spec : graph.parameters()) {
     Parameter& p = build.parameters.at(spec.name);
-    if (!p.value) build.parameters.materialise(p, Layout::plain(p.shape));
+    if (!p.value) build.parameters.materialise(p, Layout::plain(p.held_shape()));
   }
 }
 
@@ -206,7 +222,8 @@ void Compiler::add_inputs() {
   const TensorDesc weights = TensorDesc::plain({build.batch});
   build.weight = build.inputs["weight"] = owned("weight", weights);
   // Another rank counts the samples that this rank computes: nobody writes these weights, so they stay zero.
-  if (options.training && options.grid && options.grid->coordinate(Distribution::Axis::space) > 0)
+  if (options.training && options.grid &&
+      options.grid->number({Distribution::Axis::space, Distribution::Axis::channel}) > 0)
     build.weight = owned("weight of samples that another rank counts", weights);
   for (std::size_t i = 0; i < build.nodes.size(); ++i) {
     const Graph::Node& n = build.nodes[i];
@@ -333,12 +350,13 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
                             Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
-  const SpatialParts parts = spatial_parts(graph, fuse(graph, options), options);
+  const SpatialParts parts = channel_parts(graph, fuse(graph, options), options);
   Communicator* const same_parts = options.same_parts();
   Communicator* const peers = parts.alike ? options.compiles_with() : same_parts;
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
   CompiledGraph compiled = peers && peers->size() > 1 ? make_as_first(make, *peers, autotuner) : make();
-  if (options.training) require_same_plans(compiled, options.communicator(), parts.inputs.empty() ? peers : same_parts);
+  const bool has_parts = !parts.inputs.empty() || !parts.parameters.empty();
+  if (options.training) require_same_plans(compiled, options.communicator(), has_parts ? same_parts : peers);
   return compiled;
 }
 

@@ -14,9 +14,9 @@ namespace keelson {
 ///   over ranks, else up to rounding.
 /// - partial: every rank along the axis holds one term. The value is the sum of all terms. A sum over the samples of
 /// the
-///   batch is partial over the axes data and space (Distribution::batch): a gradient, a loss, the sums of a batch
-///   normalisation. If the ranks along data are cut into groups of neighbours (ProcessGrid::along), each group has a
-///   value of its own, the sum of its terms.
+///   batch is partial over the axes data, space and channel (Distribution::batch): a gradient, a loss, the sums of a
+///   batch normalisation. If the ranks along data are cut into groups of neighbours (ProcessGrid::along), each group
+///   has a value of its own, the sum of its terms.
 ///
 /// Calls read replicated values. If a call reads a partial one, the plan inserts an allreduce before it
 /// (insert_collectives). Calls of linear primitives (Primitive::is_linear) may make partial values from partial ones: a
@@ -26,12 +26,16 @@ namespace keelson {
 /// samples of its own. Ranks along the axis space have the same samples, and parts of their values, for which each rank
 /// has a plan of its own (spatial_parts()): within such a plan these values are those of one rank. If all ranks
 /// compute the same from whole values, each sample counts once in sums: its weight is 0 on the ranks beyond the first
-/// one along space (NodeBuilder::sample_weight). The terms of these ranks are zeros.
+/// one along space (NodeBuilder::sample_weight). The terms of these ranks are zeros. The same holds along the axis
+/// channel, whose ranks have the same samples, and parts of the layers' channels (channel_parts()).
 struct Distribution {
   using Axis = ProcessGrid::Axis;  ///< an axis of the process grid
   using Axes = ProcessGrid::Axes;  ///< a set of axes
-  /// The axes whose ranks share the batch, and hold terms of sums over its samples.
-  static constexpr Axes batch{Axis::data, Axis::space};
+  /// The axes whose ranks train one network on one batch, and hold terms of sums over its samples. Ranks along channel
+  /// and space that compute the same have terms of zero, but for the first one.
+  static constexpr Axes batch{Axis::data, Axis::space, Axis::channel};
+  /// The same for sums that belong to channels of this rank alone.
+  static constexpr Axes samples{Axis::data, Axis::space};
 
   Axes partial_axes{};  ///< the axes whose ranks hold terms of a sum; along the others the value is replicated
   int group = 0;        ///< of partial over data: ranks of a group of neighbours along data; 0: all ranks

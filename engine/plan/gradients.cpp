@@ -1,5 +1,7 @@
 #include "engine/plan/gradients.hpp"
 
+#include <map>
+
 #include "engine/ops/embedding.hpp"
 
 namespace keelson {
@@ -33,19 +35,35 @@ Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
 }
 
 void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchange) {
-  for (auto next = build.gradients.begin(); next != build.gradients.end();) {
-    const auto first = next;
-    std::size_t bytes = 0;
-    Bucket b{.wire = exchange.wire};
-    for (; next != build.gradients.end() && bytes < exchange.bucket_bytes; ++next) {
-      bytes += lines(build.program.buffer(next->second).bytes);
-      b.parts.push_back(next->second);
-    }
-    const std::string &from = first->first, &to = std::prev(next)->first;
-    b.node = fmt::format("bucket {}", buckets_.size() + 1);
-    b.label = fmt::format("gradient {} ({}{})", b.node, from, from == to ? "" : " ... " + to);
-    buckets_.push_back(place(build, std::move(b), bytes));
+  struct Open {
+    Bucket bucket;
+    std::string from, to;       ///< parameters
+    std::size_t bytes = 0;      ///< of this rank
+    std::size_t all_ranks = 0;  ///< the same number on all ranks, also if their parts differ in size
+  };
+  std::map<Distribution::Axes, Open> open;  // gradients that are summed over the same ranks
+  const auto close = [&](Open& o) {
+    if (o.bucket.parts.empty()) return;
+    o.bucket.wire = exchange.wire;
+    o.bucket.node = fmt::format("bucket {}", buckets_.size() + 1);
+    o.bucket.label = fmt::format("gradient {} ({}{})", o.bucket.node, o.from, o.from == o.to ? "" : " ... " + o.to);
+    buckets_.push_back(place(build, std::move(o.bucket), o.bytes));
+    o = {};
+  };
+  for (const auto& [name, gradient] : build.gradients) {
+    const Buffer& b = build.program.buffer(gradient);
+    const Parameter& p = build.parameters.at(name);
+    Open& o = open[b.distribution.partial_axes];
+    if (o.bucket.parts.empty()) o.from = name;
+    o.to = name;
+    o.bytes += lines(b.bytes);
+    o.all_ranks += p.part ? static_cast<std::size_t>(p.shape.elements()) * sizeof(float) /
+                                static_cast<std::size_t>(build.ranks(Distribution::Axis::channel))
+                          : lines(b.bytes);
+    o.bucket.parts.push_back(gradient);
+    if (o.all_ranks >= exchange.bucket_bytes) close(o);
   }
+  for (auto& [axes, o] : open) close(o);
   if (build.shards != OptimizerShards::none && !buckets_.empty()) shards_.emplace(build, buckets_);
 }
 

@@ -15,10 +15,11 @@ Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::i
   options.batch = batch;
   std::optional<ProcessGrid> alone;  // other ranks may have enough memory, and do not come here
   if (options.grid)
-    options.grid = &alone.emplace(
-        ProcessGrid::Extents{
-            .data = 1, .space = options.grid->extent(ProcessGrid::Axis::space), .columns = options.grid->columns()},
-        options.grid->coordinate(ProcessGrid::Axis::space));
+    options.grid = &alone.emplace(ProcessGrid::Extents{.data = 1,
+                                                       .space = options.grid->extent(ProcessGrid::Axis::space),
+                                                       .columns = options.grid->columns(),
+                                                       .channel = options.grid->extent(ProcessGrid::Axis::channel)},
+                                  options.grid->number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}));
   options.peers = nullptr;
   const Autotuner::RulesOfThumb rules(context.device().autotuner());  // a full device is none to time anything on
   Parameters parameters(graph, context, 1);

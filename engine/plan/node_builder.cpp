@@ -36,6 +36,11 @@ Call NodeBuilder::start(const CommunicationDesc& desc) {
   return end_of(std::move(call));
 }
 
+ProcessGrid::Axes NodeBuilder::sum_axes() const {
+  const bool own_channels = computes_part() && build_.ranks(ProcessGrid::Axis::channel) > 1;
+  return own_channels ? Distribution::samples : Distribution::batch;
+}
+
 BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
   if (bytes == 0) return no_buffer;
   return new_buffer(name, TensorDesc::plain({static_cast<std::int64_t>(bytes)}, DType::u8));
@@ -90,7 +95,7 @@ BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& lay
   Parameter& p = parameter(name);
   // A copy in another dtype is made element by element, in the same layout. Backends' own layouts depend on the dtype.
   const bool own = layout.is_strided() || (layout.is_opaque() && type == DType::f32);
-  if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.shape));
+  if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.held_shape()));
   return converted(parameter_buffer(build_, p), layout, type);
 }
 
@@ -161,12 +166,12 @@ BufferId BackwardBuilder::new_gradient(const std::string& parameter, const Layou
   BufferId gradient = gradient_so_far(parameter);
   const bool add = gradient != no_buffer;
   if (!add) {
-    gradient = new_buffer("diff_" + parameter, p.value.desc(), Distribution::partial());
+    gradient = new_buffer("diff_" + parameter, p.value.desc(), Distribution::partial(sum_axes()));
     build_.gradients.push_back({p.name, gradient});
   }
   const Layout wanted = layout.is_any() ? p.value.layout() : layout;
   if (!add && wanted == p.value.layout()) return gradient;
-  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(wanted), Distribution::partial());
+  const BufferId made = new_buffer("diff_" + parameter, p.value.desc().with(wanted), Distribution::partial(sum_axes()));
   unfinished_.push_back({made, gradient, add});
   return made;
 }

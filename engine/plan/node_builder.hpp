@@ -45,11 +45,11 @@ struct CompileState {
   /// neighbours along the last of the axes, as in ProcessGrid::along.
   int ranks(ProcessGrid::Axes axes, int group = 0) const;
 
-  std::vector<Graph::Node> nodes;            ///< the nodes after fusion
-  std::vector<BufferId> values;              ///< per node: the result; no_buffer until planned
-  std::vector<bool> wants_gradient;          ///< per node: the result depends on a trained parameter
-  std::vector<bool> in_parts;                ///< per node: each rank along space computes a part, or its term of a sum
-  std::vector<bool> wants_f32;               ///< per node: a loss or the caller reads the result
+  std::vector<Graph::Node> nodes;    ///< the nodes after fusion
+  std::vector<BufferId> values;      ///< per node: the result; no_buffer until planned
+  std::vector<bool> wants_gradient;  ///< per node: the result depends on a trained parameter
+  std::vector<bool> in_parts;   ///< per node: each rank along space or channel computes a part, or its term of a sum
+  std::vector<bool> wants_f32;  ///< per node: a loss or the caller reads the result
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
   BufferId step_params = no_buffer;  ///< one ops::StepParams, u8
@@ -122,11 +122,15 @@ class NodeBuilder {
   }
   BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
   BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale, u8, or no_buffer
-  /// Whether this rank computes a part of the node's samples; else all ranks along space compute the same.
+  /// Whether this rank computes a part of the node's samples or channels; else all ranks along space and channel
+  /// compute the same.
   bool computes_part() const { return build_.in_parts[static_cast<std::size_t>(node_)]; }
   /// (batch) f32: 1 for samples that count, else 0. Sums over samples multiply by it, so that the terms of all ranks
   /// add up to the sum over all samples: if ranks compute the same, the weight of a sample is 1 on one rank alone.
   BufferId sample_weight() const { return computes_part() ? build_.inputs.at("weight") : build_.weight; }
+  /// The axes whose ranks have terms of the node's sums over samples, as of gradients. If the node computes channels
+  /// that other ranks along the axis channel do not compute, these have sums of their own.
+  ProcessGrid::Axes sum_axes() const;
   BufferId loss() const { return build_.loss; }  ///< one f64
 
   /// Appends a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A call that leaves out a required operand does
@@ -206,13 +210,14 @@ class ForwardBuilder : public NodeBuilder {
   template <class F>
   auto make_with_weights(const std::string& weights, F describe) {
     auto made = try_make_with_weights(weights, describe);
-    return made ? std::move(made) : make(describe(TensorDesc{parameter(weights).shape, DType::f32, Layout::any()}));
+    return made ? std::move(made)
+                : make(describe(TensorDesc{parameter(weights).held_shape(), DType::f32, Layout::any()}));
   }
   /// The same; null if no backend supports the description.
   template <class F>
   auto try_make_with_weights(const std::string& weights, F describe) {
     const Parameter& p = parameter(weights);
-    auto free = try_make(describe(TensorDesc{p.shape, DType::f32, Layout::any()}));
+    auto free = try_make(describe(TensorDesc{p.held_shape(), DType::f32, Layout::any()}));
     if (!free || !p.value || free->layout(ops::Verb::forward, ops::Role::weights) == p.value.layout()) return free;
     auto fixed = try_make(describe(p.value.desc()));
     return fixed && fixed->backend() == free->backend() ? fixed : free;

@@ -137,9 +137,14 @@ std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph:
     h.add(fmt::format("{} {}", to_string(n.shape.shape), to_string(n.shape.dtype)));
   }
   const Program& program = build.program;
+  // Ranks along channel have arrays of other sizes, which they do not add up.
+  const bool parts = build.ranks(Distribution::Axis::channel) > 1;
+  const auto differs = [&](Distribution::Axes axes) { return parts && !axes.contains(Distribution::Axis::channel); };
   for (const Buffer& b : program.buffers())  // gradients are added up as they lie in memory
-    if (b.storage == Storage::gradients && b.view_of == no_buffer)
-      h.add(fmt::format("{} {} {} {}", b.name, to_string(b.desc), to_string(b.distribution), b.offset));
+    if (b.storage == Storage::gradients && b.view_of == no_buffer && (!parts || b.distribution.is_partial()))
+      h.add(differs(b.distribution.partial_axes) ? b.name
+                                                 : fmt::format("{} {} {} {}", b.name, to_string(b.desc),
+                                                               to_string(b.distribution), parts ? 0 : b.offset));
   for (const Call& c : program.calls()) {
     const Communication* k = c.communication();
     if (!k || k->step == Communication::Step::wait || k->desc.point_to_point()) continue;
@@ -149,7 +154,8 @@ std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph:
     h.add(fmt::format("{} {} {} {} {} {} {}", ProcessGrid::to_string(d.axes), d.group, d.peer, d.periodic,
                       static_cast<int>(d.wire), static_cast<int>(d.order), d.label));
     for (const Operand& o : c.operands)
-      h.add(fmt::format("{} {}", program.buffer(o.id).bytes, to_string(program.buffer(o.id).distribution)));
+      h.add(fmt::format("{} {}", differs(d.axes) ? 0 : program.buffer(o.id).bytes,
+                        to_string(program.buffer(o.id).distribution)));
   }
   return h.value;
 }

@@ -42,11 +42,8 @@ class RowBuffer {
       copy(rows, packed);
       rows = packed;
     }
-    return b_.start({.kind = Kind::send,
-                     .axes = ProcessGrid::Axis::space,
-                     .src = rows,
-                     .peer = distance_to(m),
-                     .label = label(m, "to")});
+    return b_.start(
+        {.kind = Kind::send, .axes = exchange_.axis, .src = rows, .peer = distance_to(m), .label = label(m, "to")});
   }
 
   /// Starts to receive rows, in place where they are contiguous, else into a buffer of their own.
@@ -62,7 +59,7 @@ class RowBuffer {
     const BufferId into = in_place ? rows : message(rows);
     return {m.rows, into, in_place,
             b_.start({.kind = Kind::receive,
-                      .axes = ProcessGrid::Axis::space,
+                      .axes = exchange_.axis,
                       .dst = into,
                       .peer = distance_to(m),
                       .zeros = true,
@@ -94,7 +91,7 @@ class RowBuffer {
 
  private:
   static constexpr int nobody = -1, beyond_all_ranks = -(1 << 30);  ///< a part before the first one; a distance
-  /// From this rank along the axis space.
+  /// From this rank along the axis.
   int distance_to(const RowMessage& m) const {
     return m.peer == nobody ? beyond_all_ranks : (m.peer - exchange_.rank) * exchange_.step;
   }
@@ -133,7 +130,7 @@ class RowExchangeLayer : public Layer {
   std::string kind() const override { return "rows"; }
   /// The columns of rows that are exchanged are exchanged alike.
   std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
-    if (dim == exchange_.dim) return {};
+    if (dim == exchange_.dim || of_channels()) return {};
     return LayerPart{rows, nullptr};
   }
   bool keeps_type() const override { return true; }
@@ -146,7 +143,8 @@ class RowExchangeLayer : public Layer {
   BackwardFn plan(ForwardBuilder& p) const override {
     const BufferId src = p.src_in(0, layout(p.src(0).shape));
     const BufferId dst = p.new_dst(layout(p.dst_shape()), p.type());
-    RowBuffer from(p, exchange_, "rows", src, held_), to(p, exchange_, "rows", dst, wanted_);
+    const char* what = of_channels() ? "channels" : "rows";
+    RowBuffer from(p, exchange_, what, src, held_), to(p, exchange_, what, dst, wanted_);
     const bool in_place = transfers_.own == held_ && to.holds(from);
     std::vector<RowBuffer::Incoming> incoming;
     for (const RowMessage& m : transfers_.receives) incoming.push_back(to.receive(m, true));
@@ -162,16 +160,18 @@ class RowExchangeLayer : public Layer {
   void to_onnx(OnnxBuilder& /*b*/) const override { fail("rows are exchanged in plans alone"); }
 
  private:
-  /// With contiguous rows: channels-last, and plain for values without channels.
+  bool of_channels() const { return exchange_.axis == ProcessGrid::Axis::channel; }
+  /// With contiguous rows, but for channels: channels-last, and plain for values without channels.
   Layout layout(const Shape& shape) const {
-    return exchange_.dim == 1 ? Layout::plain(shape) : Layout::channels_last(shape);
+    return (exchange_.dim == 1 && !of_channels()) || shape.rank() < 3 ? Layout::plain(shape)
+                                                                      : Layout::channels_last(shape);
   }
 
   void plan_backward(BackwardBuilder& b) const {
     const Shape shape = b.desc(b.diff_dst()).shape;  // a copy: descriptions move when buffers are added
     const DType type = b.desc(b.diff_dst()).dtype;
     const BufferId diff_dst = b.diff_dst_in(layout(shape), type);
-    constexpr const char* gradients = "gradients of rows";
+    const char* gradients = of_channels() ? "gradients of channels" : "gradients of rows";
     RowBuffer from(b, exchange_, gradients, diff_dst, wanted_);
     const bool in_place = transfers_.own == held_ && diff_dst == b.diff_dst() && b.owns_diff_dst();
     const BufferId diff_src = in_place ? from.view(held_) : new_diff_src(b, shape, type);

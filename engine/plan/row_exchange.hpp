@@ -4,19 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/process_grid.hpp"
 #include "engine/graph/layer.hpp"
 #include "engine/plan/parts.hpp"
 
 namespace keelson {
 
-/// The exchange that gives each rank along the axis space the rows that it wants of a value, along one dimension.
+/// The exchange that gives each rank along an axis the rows that it wants of a value, along one dimension.
 struct RowExchange {
   ValueParts value;          ///< how the ranks hold the value
   std::vector<Rows> wanted;  ///< per part: rows that its rank wants; rows beyond the edges become zeros
   int rank = 0;              ///< number of this rank's part
-  int step = 1;              ///< ranks along the axis space from one part to the next
+  int step = 1;              ///< ranks along the axis from one part to the next
   int dim = 2;               ///< the dimension that counts rows
-  std::string reader;        ///< the node that reads the rows, for messages: "conv2"
+  ProcessGrid::Axis axis = ProcessGrid::Axis::space;  ///< whose ranks exchange; along channel, rows are channels
+  std::string reader;                                 ///< the node that reads the rows, for messages: "conv2"
 };
 
 /// The layer of a node that makes an exchange (spatial_parts()). The source is what this rank holds of the value, the

@@ -264,7 +264,8 @@ int SampleCutter::emit_rows(SpatialParts& result, int of, std::vector<Rows> want
   if (!fresh) return known->second;
   Graph::Node n;
   n.name = fmt::format("{}/{} of {}", reader, cut_.rows, node(producer).name);
-  n.layer = row_exchange_layer({value, std::move(wanted), cut_.part, cut_.step, dims_[producer], reader});
+  n.layer = row_exchange_layer(
+      {value, std::move(wanted), cut_.part, cut_.step, dims_[producer], ProcessGrid::Axis::space, reader});
   n.srcs = {of};
   n.shape = n.layer->infer({&result.nodes[static_cast<std::size_t>(of)].shape, 1});
   result.nodes.push_back(std::move(n));

@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "engine/graph/parameters.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/parts.hpp"
 
@@ -19,8 +20,10 @@ struct SpatialParts {
   /// layers read. Rows beyond the edges are zeros. Inputs that are not listed are read as wholes.
   std::map<std::string, Rows> inputs;
   std::vector<bool> in_parts;  ///< per node: each rank computes a part of the result, or its term of a sum
-  bool alike = true;           ///< the parts of all ranks have the same shapes and layers
-  std::string bounds;          ///< where all ranks' parts begin, for a hash: ranks that agree exchange what they expect
+  /// Parts of parameters, by name, that this rank has along the axis channel (channel_parts()).
+  std::map<std::string, Parameter::Part> parameters;
+  bool alike = true;   ///< the parts of all ranks have the same shapes and layers
+  std::string bounds;  ///< where all ranks' parts begin, for a hash: ranks that agree exchange what they expect
 };
 
 /// The nodes of this rank. On a grid with one rank along the axis space, and without a grid, the nodes after fusion.

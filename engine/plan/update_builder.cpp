@@ -10,6 +10,7 @@ namespace keelson {
 UpdateBuilder::UpdateBuilder(CompileState& build, const Gradients& gradients, std::vector<std::string> state_names)
     : build_(build),
       shards_(gradients.shards() ? &*gradients.shards() : nullptr),
+      sums_over_ranks_(shards_ != nullptr),
       state_names_(std::move(state_names)) {
   const auto add = [&](const std::string& name, BufferId value, BufferId gradient, BufferId rows, std::int64_t count) {
     parameters_.push_back({name, build_.parameters.at(name).shape, value, gradient, rows, count});
@@ -31,6 +32,8 @@ UpdateBuilder::UpdateBuilder(CompileState& build, const Gradients& gradients, st
     gradient_parts_.push_back(
         build_.program.add("gradients", TensorDesc::plain({gradients.floats()}), Storage::gradients));
   for (const SparseGradient& g : build_.sparse_gradients) gradient_parts_.push_back(g.values);
+  for (const UpdatedParameter& p : parameters_)
+    sums_over_ranks_ = sums_over_ranks_ || build_.parameters.at(p.name).part.has_value();
 }
 
 BufferId UpdateBuilder::new_sums(const std::string& name, std::int64_t count) {
@@ -44,10 +47,11 @@ void UpdateBuilder::append_sum_of_squares(const std::string& node, BufferId src,
 
 BufferId UpdateBuilder::global_norm() {
   if (global_norm_ != no_buffer) return global_norm_;
-  if (shards_) {
-    const std::int64_t count = std::ssize(build_.gradients);
+  if (sums_over_ranks_) {
+    const std::int64_t count = all_gradients();
     const BufferId own = new_sums("global norm of this rank", count);
-    for (const UpdatedParameter& p : parameters_) append_sum_of_squares(p.name, p.gradient, own, number_of(p));
+    for (const UpdatedParameter& p : parameters_)
+      if (counts(p)) append_sum_of_squares(p.name, p.gradient, own, number_of(p));
     global_norm_ = new_sums("global norm", count);
     sum_over_ranks(own, global_norm_, "global norm");
     return global_norm_;
@@ -61,10 +65,23 @@ BufferId UpdateBuilder::global_norm() {
 /// Number of the whole gradient among those of the plan: the same on all ranks.
 std::int64_t UpdateBuilder::number_of(const UpdatedParameter& p) const {
   const auto found = std::ranges::find(build_.gradients, p.name, [](const auto& g) { return g.first; });
-  return found - build_.gradients.begin();
+  const std::int64_t number = found - build_.gradients.begin();
+  if (found != build_.gradients.end()) return number;
+  return number + (std::ranges::find(build_.sparse_gradients, p.name, &SparseGradient::parameter) -
+                   build_.sparse_gradients.begin());
 }
 
-/// `own`: sums of this rank's slices, which stay zero for parameters of which this rank has no slice.
+std::int64_t UpdateBuilder::all_gradients() const {
+  return std::ssize(build_.gradients) + std::ssize(build_.sparse_gradients);
+}
+
+/// Whether this rank's sums of squares of the parameter are terms of the sums over ranks. Of a parameter that all ranks
+/// along channel have as a whole, the first one's are.
+bool UpdateBuilder::counts(const UpdatedParameter& p) const {
+  return shards_ || build_.parameters.at(p.name).part || build_.grid->coordinate(Distribution::Axis::channel) == 0;
+}
+
+/// `own`: sums of this rank's slices or parts, which stay zero for parameters that this rank does not count.
 void UpdateBuilder::sum_over_ranks(BufferId own, BufferId all, const std::string& what) {
   if (build_.order == SumOrder::tree)
     refuse(
@@ -73,8 +90,10 @@ void UpdateBuilder::sum_over_ranks(BufferId own, BufferId all, const std::string
         what);
   call<ops::Reorder, ops::Reorder::Forward>(what, "copy", make(ops::ReorderDesc{desc(own), desc(all)}),
                                             {.src = own, .dst = all});
-  const Call start =
-      start_of(build_, {Phase::update, what, ""}, {.axes = Distribution::batch, .dst = all, .label = what});
+  const Call start = start_of(build_, {Phase::update, what, ""},
+                              {.axes = shards_ ? Distribution::batch : Distribution::Axes(Distribution::Axis::channel),
+                               .dst = all,
+                               .label = what});
   build_.program.calls().push_back(start);
   build_.program.calls().push_back(end_of(start));
 }
@@ -91,7 +110,7 @@ void UpdateBuilder::put_updates_aside() {
 
 void UpdateBuilder::add_norms() {
   if (norms_ != no_buffer) return;
-  const std::int64_t count = norms_per_parameter * std::ssize(build_.gradients);
+  const std::int64_t count = norms_per_parameter * all_gradients();
   own_norms_ = new_sums("norms of this rank", count);
   norms_ = new_sums("norms", count);
 }
@@ -113,12 +132,13 @@ void UpdateBuilder::check_gradients() {
 
 BufferId UpdateBuilder::sums_of_squares(const UpdatedParameter& p, const std::vector<BufferId>& values) {
   KEELSON_EXPECT(std::ssize(values) <= norms_per_parameter);
-  if (shards_) add_norms();
-  const std::int64_t first = shards_ ? norms_per_parameter * number_of(p) : 0;
-  const BufferId sums = shards_ ? own_norms_ : new_sums(p.name + "/norms", std::ssize(values));
+  if (sums_over_ranks_) add_norms();
+  const std::int64_t first = sums_over_ranks_ ? norms_per_parameter * number_of(p) : 0;
+  const BufferId sums = sums_over_ranks_ ? own_norms_ : new_sums(p.name + "/norms", std::ssize(values));
   for (std::size_t i = 0; i < values.size(); ++i)
-    append_sum_of_squares(p.name, values[i], sums, first + static_cast<std::int64_t>(i));
-  if (!shards_) return sums;
+    if (!sums_over_ranks_ || counts(p))
+      append_sum_of_squares(p.name, values[i], sums, first + static_cast<std::int64_t>(i));
+  if (!sums_over_ranks_) return sums;
   return build_.program.view(norms_, TensorDesc::plain({std::ssize(values)}, DType::f64),
                              static_cast<std::size_t>(first) * sizeof(double));
 }

@@ -67,7 +67,7 @@ class UpdateBuilder {
   template <class Op, template <class> class Args>
   void call(const std::string& node, const std::string& op, std::shared_ptr<Op> primitive, const Args<Buffers>& args) {
     append_call<Op, Args>(build_.program, {Phase::update, node, op}, std::move(primitive), args);
-    if (shards_) put_updates_aside();
+    if (sums_over_ranks_) put_updates_aside();
   }
   /// Appends what stands behind all calls of the optimizer. The plan calls this function; optimizers do not.
   void finish();
@@ -80,13 +80,17 @@ class UpdateBuilder {
   void add_norms();
   void sum_over_ranks(BufferId own, BufferId all, const std::string& what);
   std::int64_t number_of(const UpdatedParameter& p) const;
+  std::int64_t all_gradients() const;
+  bool counts(const UpdatedParameter& p) const;
   void append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index);
 
   CompileState& build_;
   std::vector<BufferId> gradient_parts_;  ///< buffers that hold all gradients; none with shards
   const Shards* shards_;                  ///< null: each rank updates whole parameters
-  /// With shards: the sums of squares of this rank's slices, two for each gradient of the plan; their sums over ranks;
-  /// and the calls that change parameters, which stand behind these sums.
+  /// Norms are sums over ranks, which have shards or parts (Parameter::part) of the parameters.
+  bool sums_over_ranks_;
+  /// Then: the sums of squares of this rank's slices or parts, two for each gradient of the plan; their sums over
+  /// ranks; and the calls that change parameters, which stand behind these sums.
   static constexpr std::int64_t norms_per_parameter = 2;
   BufferId own_norms_ = no_buffer, norms_ = no_buffer;
   std::vector<Call> updates_;

@@ -66,7 +66,7 @@ void Evaluator::regroup(const Graph& graph, Parameters& parameters, Communicator
 void Evaluator::deal_samples() {
   loader_.reset();  // before the next one, which wants as much memory
   const ProcessGrid grid = training_grid(communicator_, options_.replica);
-  counts_ = grid.coordinate(ProcessGrid::Axis::space) == 0;
+  counts_ = grid.number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 0;
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_;
   loader_.emplace(dataset_, LoaderOptions{.batch = options_.batch,

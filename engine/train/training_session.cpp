@@ -184,7 +184,8 @@ void TrainingSession::store(RunState& state, bool on_every_rank) const {
     const Tensor t = executor().input(name);
     std::vector<float> mine(static_cast<std::size_t>(t.elements()));
     parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
-    if (grid_ && grid_->coordinate(ProcessGrid::Axis::space) > 0) mine.clear();  // the first rank along it has the same
+    // The first rank of the replica has the same.
+    if (grid_ && grid_->number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) > 0) mine.clear();
     Communicator* ranks = ranks_.training();
     auto all = ranks ? ranks->gather(mine, 0) : mine;
     Shape shape = t.shape();

@@ -17,12 +17,12 @@ TEST(DistributionOfValues, SaysOverWhichAxesValuesAreSums) {
   EXPECT_EQ(to_string(Distribution::replicated()), "replicated");
   EXPECT_FALSE(Distribution::replicated().is_partial());
   const auto sum = Distribution::partial();
-  EXPECT_EQ(to_string(sum), "partial over data and space");
+  EXPECT_EQ(to_string(sum), "partial over data and space and channel");
   EXPECT_TRUE(sum.partial_axes.contains(Axis::space));
-  EXPECT_FALSE(sum.partial_axes.contains(Axis::channel));
+  EXPECT_TRUE(sum.partial_axes.contains(Axis::channel));
   EXPECT_EQ(to_string(Distribution::partial(Axis::data)), "partial over data");
   EXPECT_NE(sum, Distribution::partial(Axis::data));
-  EXPECT_EQ(to_string(Distribution::partial_in_groups(2)), "partial over data and space in groups of 2");
+  EXPECT_EQ(to_string(Distribution::partial_in_groups(2)), "partial over data and space and channel in groups of 2");
 }
 
 Graph normalized_values() {

@@ -108,7 +108,7 @@ CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, con
   for (const auto& p : parameters.all()) {
     copy.parameters.push_back(p.name);
     if (p.kind == ParameterKind::statistic) copy.statistics.push_back(p.name);
-    add(parameter_path(p.name), p.shape, parameters.get(p));
+    add(parameter_path(p.name), p.shape, parameters.gather(p, -1, ranks));
   }
   for (std::size_t m = 0; m < moments.size(); ++m)
     for (const auto& p : parameters.all())

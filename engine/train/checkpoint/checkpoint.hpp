@@ -49,8 +49,8 @@ struct CheckpointCopy {
 };
 
 /// Copies a run. `moments`: moment_names(). Throws Error, with the place, for a value that is not finite. Called by one
-/// rank. If moments are in shards (Parameter::shard): collective over `ranks`, and only rank 0 gets the copy; the
-/// arrays of the others are empty.
+/// rank. If arrays are in parts or shards (Parameters::are_spread): collective over `ranks`, all ranks of the training,
+/// and only rank 0 gets the copy; the arrays of the others are empty.
 CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, const std::vector<std::string>& moments,
                         Communicator* ranks = nullptr);
 

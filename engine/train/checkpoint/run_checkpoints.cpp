@@ -59,15 +59,15 @@ void RunCheckpoints::copy(const RunState& state, const Parameters& parameters, c
     copy.best = best;
     copy_ = std::make_shared<const CheckpointCopy>(std::move(copy));
   };
-  const bool in_shards = std::ranges::any_of(parameters.all(), [](const Parameter& p) { return p.shard.has_value(); });
+  const bool spread = parameters.are_spread();
   on_first_rank(ranks_, [&] {
     claim_folder(state);
     if (options_.before_writing) options_.before_writing();
-    if (!in_shards) make_copy(nullptr);
+    if (!spread) make_copy(nullptr);
   });
-  if (in_shards) on_each_rank(ranks_, [&] { make_copy(ranks_); });
-  if (on_every_rank && !is_rank0() && !in_shards) make_copy(nullptr);
-  if (in_shards && !is_rank0()) copy_.reset();
+  if (spread) on_each_rank(ranks_, [&] { make_copy(ranks_); });
+  if (on_every_rank && !is_rank0() && !spread) make_copy(nullptr);
+  if (spread && !is_rank0()) copy_.reset();
 }
 
 void RunCheckpoints::start_writing(const RunState& state, bool keep_copy) {
