@@ -79,7 +79,8 @@ struct ChannelSteps {
 };
 
 float sine(std::int64_t i, std::int64_t step) {
-  return std::sin(static_cast<float>(i % 1009) * 0.7f + static_cast<float>(i / 1009) * 0.3f + static_cast<float>(step));
+  const std::int64_t row = i / 1009, column = i % 1009;
+  return std::sin(static_cast<float>(column) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
 }
 
 /// The whole of an array of which this rank has `mine`; on rank 0.
