@@ -48,7 +48,7 @@ struct TrainResult {
 /// the interrupted work again, with the parameters of before. The samples of the epoch that are not yet done are dealt
 /// to the ranks that are left, `batch` per rank and step, so that no sample is left out or seen twice; losses stay
 /// means over the samples of a step. The learning rate follows the part of the epoch that is done. If replicas have
-/// several ranks (TrainerOptions::space), the ranks that are left make up whole replicas, and others wait
+/// several ranks (TrainerOptions::replica), the ranks that are left make up whole replicas, and others wait
 /// (TrainingRanks). Ranks that wait make all calls, too; they have no executor(). Two kinds of
 /// training cannot go on, and throw RanksLost: networks with recurrent states, whose samples are dealt to a fixed
 /// number of ranks, and step(batch), whose batches the caller has dealt. With TrainerOptions::restart_on_loss every
@@ -103,7 +103,7 @@ class Trainer {
   /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
   /// the epoch, for the learning rate and for dropout, as any other step. The batch has the fields of the training data
   /// with room for TrainerOptions::batch samples, and zeros beyond `count`. All ranks of a replica
-  /// (TrainerOptions::space) give the same batch; if they compute parts of samples, a batch throws InputError.
+  /// (TrainerOptions::replica) give the same batch; if they compute parts of samples, a batch throws InputError.
   /// global_count is the sum of all replicas' counts, sample_offset is the number of the replica *
   /// TrainerOptions::batch. weight and indices may be null. The step is made even if stop_reason() has a value. Throws
   /// InputError for a batch that does not fit, and as step(). Collective.

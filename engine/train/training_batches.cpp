@@ -48,7 +48,7 @@ const Batch& TrainingBatches::next(const RunState& state) {
 Batch TrainingBatches::checked(const Batch& given) {
   if (!rows_.empty())
     refuse(
-        "a batch of the caller was given, but each rank computes a part of each sample (TrainerOptions::space): let "
+        "a batch of the caller was given, but each rank computes a part of each sample (TrainerOptions::replica): let "
         "the "
         "trainer read the samples");
   const auto fields = data_.fields().size();
