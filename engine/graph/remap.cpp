@@ -55,8 +55,8 @@ Parameters Parameters::remap(const Graph& graph, const ParameterMaps& maps) cons
   for (const Parameter& p : parameters_)
     if (p.part)
       refuse(
-          "the network cannot change while it trains: ranks hold parts of the parameter {} (--channel-parallel, "
-          "--stages). Leave these options out",
+          "the network cannot change while it trains: ranks hold parts of the parameter {} "
+          "(ProcessGrid::Axis::channel). Give each rank whole parameters",
           p.name);
   Parameters next(graph, *context_, seed_);
   for (const auto& [name, map] : maps)

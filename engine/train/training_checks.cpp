@@ -29,7 +29,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"network", o.network},
       {"batch", std::to_string(o.batch)},
       {"micro-batches", std::to_string(o.micro_batches)},
-      {"ranks of a replica", ProcessGrid(training_extents(ranks_of(o.replica), o.replica), 0).describe()},
+      {"ranks of a replica", fmt::format("{} in {} columns", ranks_of(o.replica), o.replica.columns)},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},
       {"time limit", fmt::format("{}", o.time_limit)},
@@ -98,8 +98,8 @@ void require_shards(const TrainerOptions& o, Communicator* ranks) {
 void require_replicas(const TrainerOptions& o) {
   if (ranks_of(o.replica) == 1 || o.sync.kind == SyncMode::Kind::synchronous) return;
   refuse(
-      "replicas of {} (--spatial, --stages) with synchronization {}: only synchronous training has replicas of several "
-      "ranks. Give --sync synchronous",
+      "replicas of {} (--spatial) with synchronization {}: only synchronous training has replicas of several ranks. "
+      "Give --sync synchronous",
       counted(ranks_of(o.replica), "rank"), o.sync.to_string());
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/process_grid.hpp"
@@ -12,22 +10,19 @@ namespace keelson {
 inline int ranks_of(const ProcessGrid::Extents& replica) { return replica.space * replica.channel * replica.stage; }
 
 /// The extents of the process grid of `ranks` ranks, of which replicas with the extents `replica` share the batch.
-/// `replica.data` is not read. Throws InputError if the ranks are no multiple of a replica's ranks.
+/// `replica.data` is not read. Throws InputError if the ranks are no multiple of a replica's ranks, and for axes along
+/// which training and evaluation do not divide work: all but data and space.
 inline ProcessGrid::Extents training_extents(int ranks, const ProcessGrid::Extents& replica) {
-  const int of_replica = ranks_of(replica);
-  if (replica.space < 1 || replica.channel < 1 || replica.stage < 1 || ranks % of_replica != 0) {
-    std::string options;
-    const auto add = [&](const char* option, int n) {
-      if (n != 1) options += fmt::format("{}{} {}", options.empty() ? "" : " and ", option, n);
-    };
-    add("--spatial", replica.space);
-    add("--channel-parallel", replica.channel);
-    add("--stages", replica.stage);
-    refuse("{}, but {} takes multiples of {}: start another number of ranks, or give another {}",
-           counted(ranks, "rank"), options, of_replica, options.substr(0, options.find(' ')));
-  }
+  if (replica.channel != 1 || replica.stage != 1 || replica.ensemble != 1)
+    refuse(
+        "a replica with {} parts along channel, {} along stage and {} along ensemble: training and evaluation divide "
+        "work along data and space alone. Leave the other axes out",
+        replica.channel, replica.stage, replica.ensemble);
+  if (replica.space < 1 || ranks % replica.space != 0)
+    refuse("{}, but --spatial {} takes multiples of {}: start another number of ranks, or give another --spatial",
+           counted(ranks, "rank"), replica.space, replica.space);
   ProcessGrid::Extents extents = replica;
-  extents.data = ranks / of_replica;
+  extents.data = ranks / replica.space;
   return extents;
 }
 

@@ -151,10 +151,13 @@ TEST_F(ReplicasTest, RefusesWhatOnlyReplicasOfOneRankCanDo) {
   const std::string ranks = size() == 1 ? "1 rank" : std::to_string(size()) + " ranks";
   const auto text = refusal(3, nothing);
   EXPECT_NE(text.find(ranks + ", but --spatial 3 takes multiples of 3"), std::string::npos) << text;
+  for (const auto axis : {&ProcessGrid::Extents::channel, &ProcessGrid::Extents::stage}) {
+    const auto other = refusal(1, [&](TrainerOptions& o) { o.replica.*axis = 2; });
+    EXPECT_NE(other.find("divide work along data and space alone"), std::string::npos) << other;
+  }
   if (size() == 1) return;
   const auto relaxed = refusal(2, [](TrainerOptions& o) { o.sync = SyncMode::parse("local:2"); });
-  EXPECT_NE(relaxed.find("replicas of 2 ranks (--spatial, --stages) with synchronization"), std::string::npos)
-      << relaxed;
+  EXPECT_NE(relaxed.find("replicas of 2 ranks (--spatial) with synchronization"), std::string::npos) << relaxed;
   const auto tree = refusal(2, [](TrainerOptions& o) { o.exchange.reproducible = true; });
   EXPECT_NE(tree.find("reproducible sums (--reproducible) on 2 ranks to a replica"), std::string::npos) << tree;
   const auto differs = refusal(2, [&](TrainerOptions& o) { o.replica.space = rank() == 0 ? 1 : 2; });
