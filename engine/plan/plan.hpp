@@ -35,7 +35,7 @@ struct ExchangeOptions {
 
 /// How a graph is compiled.
 struct PlanOptions {
-  std::int64_t batch = 1;  ///< samples per step and rank; ranks along the axis space have the same ones
+  std::int64_t batch = 1;  ///< samples per step and rank; ranks along space and channel have the same ones
   /// Gradient accumulation: the step has so many forward and backward passes, of batch / micro_batch_count samples
   /// each. The gradients of the passes are added up in the order of the samples, and exchanged behind the last pass.
   /// The results are those of one pass up to rounding, in less memory. Plans throw InputError if the batch is no
@@ -62,8 +62,8 @@ struct PlanOptions {
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
   /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
-  /// to time them. All of them make plans of the same graphs in the same order. Null: the ranks along the axes data and
-  /// space of the grid. If ranks have parts of samples of different sizes, only the ranks with the same part compile
+  /// to time them. All of them make plans of the same graphs in the same order. Null: the ranks along the axes data,
+  /// space and channel of the grid. If ranks have parts of different sizes, only the ranks with the same part compile
   /// together: those along the axis data.
   Communicator* peers = nullptr;
 
