@@ -19,6 +19,7 @@
 #include "engine/onnx/export.hpp"
 #include "engine/plan/spatial_parts.hpp"
 #include "engine/train/choose_grid.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -40,7 +41,7 @@ struct StepOptions {
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
   for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "parallel",
-                           "spatial", "micro-batches"})
+                           "spatial", "channel-parallel", "micro-batches"})
     if (o.subcommand->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -116,8 +117,8 @@ struct StepResult {
   /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
-    return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(),
-                       grid.extent(ProcessGrid::Axis::space) == 1 ? "rank" : "replica of " + grid.describe(),
+    const bool alone = grid.extent({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 1;
+    return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(), alone ? "rank" : "replica of " + grid.describe(),
                        to_string(precision), options.inference ? ", inference" : "");
   }
 };
@@ -206,13 +207,14 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
        {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
     if (o.subcommand->given(name))
       refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
-  const auto blocks = ProcessGrid::parse_blocks(o.exchange.grid.spatial);
-  const int parts = blocks.space;
+  const auto replica = o.exchange.grid.replica.extents();
+  const int ranks = ranks_of(replica);
   if (o.subcommand->given("parallel"))
-    refuse("--as-rank shows a rank of one replica: give --spatial in place of --parallel");
-  if (o.as_rank >= parts)
-    refuse("--as-rank {} of --spatial {}: expected a rank from 0 to {}", o.as_rank, o.exchange.grid.spatial, parts - 1);
-  const ProcessGrid grid({.data = 1, .space = parts, .columns = blocks.columns}, o.as_rank);
+    refuse("--as-rank shows a rank of one replica: give --spatial or --channel-parallel in place of --parallel");
+  if (o.as_rank >= ranks)
+    refuse("--as-rank {} of {}: expected a rank from 0 to {}", o.as_rank, ranks == 1 ? "1 rank" : options_of(replica),
+           ranks - 1);
+  const ProcessGrid grid(training_extents(ranks, replica), o.as_rank);
   app::require_parts(net.graph, grid);
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
                       .micro_batch_count = o.exchange.micro_batches,
@@ -234,7 +236,7 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   return ExitCode::done;
 }
 
-/// The process grid of --parallel and --spatial. auto measures all grids for as many samples as the ranks would have on
+/// The process grid of --parallel, --spatial and --channel-parallel. auto measures all grids for as many samples as the ranks would have on
 /// their own, and changes the batch to that of a replica. Collective.
 ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Context& context, Communicator& world,
                                  PlanOptions& options) {
@@ -329,8 +331,8 @@ void define_step(app::CommandLine& line) {
          "Compute cheap values again in the backward pass, as in training with --recompute");
   option_backend(v, o->backend);
   v.option_without_default("--as-rank", o->as_rank,
-                           "Of --spatial: print the plan and the memory of this rank, without the other ranks and "
-                           "without running it",
+                           "Of --spatial or --channel-parallel: print the plan and the memory of this rank, without the "
+                           "other ranks and without running it",
                            "RANK")
       .non_negative();
   v.flag("--plan", o->plan,

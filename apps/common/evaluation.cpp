@@ -1,6 +1,5 @@
 #include "apps/common/evaluation.hpp"
 
-#include "apps/common/parallel_option.hpp"
 #include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/train/training_grid.hpp"
@@ -15,9 +14,9 @@ void declare_checkpoint(EvaluationOptions& o, Subcommand& v) {
 }
 
 void declare_evaluation(EvaluationOptions& o, Subcommand& v) {
-  v.option("--batch", o.batch, "Samples at a time, per rank or, with --spatial, per group of ranks", "SAMPLES")
+  v.option("--batch", o.batch, "Samples at a time, per rank or, with --spatial or --channel-parallel, per group of ranks", "SAMPLES")
       .positive();
-  declare_spatial(o.spatial, v);
+  declare(o.replica, v);
   declare_threads(o.loader, v);
   v.flag("--json", o.json, "Print the result as JSON");
   declare(o.trace, v);
@@ -38,8 +37,8 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Launch& launch,
                                      const Graph& graph, const Dataset& data, const MetricOptions& metrics,
                                      const SampleUnit& unit)
     : options_(o), world_(launch.world) {
-  const auto blocks = ProcessGrid::parse_blocks(o.spatial);
-  const ProcessGrid grid(training_extents(world_.size(), blocks), world_.rank());
+  const auto replica = o.replica.extents();
+  const ProcessGrid grid = training_grid(&world_, replica);
   if (data.size() < grid.extent(ProcessGrid::Axis::data))
     refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
   require_parts(graph, grid);
@@ -48,7 +47,7 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Launch& launch,
   parameters_.emplace(graph, *device_.context, checkpoint.state().seed);
   evaluator_.emplace(graph, *parameters_, data, &world_,
                      EvaluatorOptions{.batch = o.batch,
-                                      .replica = blocks,
+                                      .replica = replica,
                                       .threads = decide(o.loader, launch, o.batch),
                                       .unit = unit,
                                       .evaluation = metrics});

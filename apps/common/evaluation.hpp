@@ -8,6 +8,7 @@
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/loader_options.hpp"
+#include "apps/common/parallel_option.hpp"
 #include "apps/common/trace_option.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
@@ -18,7 +19,7 @@ namespace keelson::app {
 struct EvaluationOptions {
   std::string checkpoint;
   std::int64_t batch = 4;
-  std::string spatial = "1";  ///< parts of each sample: "4", or "4x2" along two dimensions
+  RequestedReplica replica;
   LoaderThreads loader = undecided_threads;
   bool json = false;
   DeviceOptions device;
@@ -26,7 +27,7 @@ struct EvaluationOptions {
 };
 
 /// The first declares --checkpoint and the device's options; the second --batch, --spatial,
-/// --loader-threads, --json and --trace.
+/// --channel-parallel, --loader-threads, --json and --trace.
 void declare_checkpoint(EvaluationOptions& o, Subcommand& subcommand);
 void declare_evaluation(EvaluationOptions& o, Subcommand& subcommand);
 

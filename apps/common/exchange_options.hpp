@@ -21,8 +21,8 @@ struct RequestedExchange {
   std::int64_t micro_batches = 1;  ///< forward and backward passes of a step
 };
 
-/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --parallel, --spatial and
-/// --micro-batches on a subcommand.
+/// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --parallel, --spatial,
+/// --channel-parallel and --micro-batches on a subcommand.
 void declare(RequestedExchange& o, Subcommand& subcommand);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.

@@ -11,6 +11,12 @@
 
 namespace keelson::app {
 
+ProcessGrid::Extents RequestedReplica::extents() const {
+  auto e = ProcessGrid::parse_blocks(spatial);
+  e.channel = channel_parallel;
+  return e;
+}
+
 void declare(RequestedGrid& o, Subcommand& v) {
   v.option("--parallel", o.parallel,
            "How ranks share the work: data, each has samples of its own; a process grid, such as \"data 4 x space 2\"; "
@@ -18,33 +24,37 @@ void declare(RequestedGrid& o, Subcommand& v) {
            "of --global-batch, or --batch for each rank",
            "GRID")
       .not_stored();
-  declare_spatial(o.spatial, v);
+  declare(o.replica, v);
 }
 
-void declare_spatial(std::string& parts, Subcommand& v) {
+void declare(RequestedReplica& o, Subcommand& v) {
   v.option(
-       "--spatial", parts,
+       "--spatial", o.spatial,
        "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "
        "ranks: for samples that are too large, or too few, for one rank each. 4x2: 4 parts along the first "
        "dimension of volumes and 2 along the second, for 8 ranks",
        "PARTS")
       .not_stored();
+  v.option("--channel-parallel", o.channel_parallel,
+           "Parts into which the filters of convolutions and the units of dense layers are cut, one for each of so "
+           "many neighbouring ranks: for networks whose parameters are too many for one rank (tensor parallelism)",
+           "PARTS")
+      .positive()
+      .not_stored();
 }
 
 std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int ranks) {
-  const auto blocks = ProcessGrid::parse_blocks(o.spatial);
-  if (o.parallel == "data") return training_extents(ranks, blocks);
-  if (blocks.space != 1)
-    refuse("--parallel \"{}\" with --spatial {}: both say how ranks share samples. Give one of them", o.parallel,
-           o.spatial);
+  const auto replica = o.replica.extents();
+  if (o.parallel == "data") return training_extents(ranks, replica);
+  if (ranks_of(replica) != 1)
+    refuse("--parallel \"{}\" with {}: both say how ranks share samples. Give one of them", o.parallel,
+           options_of(replica));
   if (o.is_auto()) return std::nullopt;
   const auto e = ProcessGrid::parse(o.parallel);
-  if (e.channel != 1 || e.stage != 1 || e.ensemble != 1)
-    refuse("--parallel \"{}\": training divides work along the axes data and space alone. Leave the other axes out",
-           o.parallel);
-  if (e.data != 0 && std::int64_t{e.data} * e.space != ranks)
+  const std::int64_t asked_for = std::int64_t{e.data} * ranks_of(e);
+  if (e.ensemble == 1 && e.data != 0 && asked_for != ranks)
     refuse("--parallel \"{}\" is for {}, but there are {}: start as many ranks as the grid has, or change the grid",
-           o.parallel, counted(std::int64_t{e.data} * e.space, "rank"), ranks);
+           o.parallel, counted(asked_for, "rank"), ranks);
   return training_extents(ranks, e);
 }
 

@@ -14,20 +14,28 @@ namespace keelson::app {
 
 class Subcommand;
 
+/// The user's options for the ranks of a replica.
+struct RequestedReplica {
+  std::string spatial = "1";  ///< parts of each sample: "4", or "4x2" along two dimensions
+  int channel_parallel = 1;   ///< parts of the channels of each layer
+  /// Extents along space and channel. Throws InputError for a text that is no number of parts.
+  ProcessGrid::Extents extents() const;
+};
+
 /// The user's options for the process grid.
 struct RequestedGrid {
   std::string parallel = "data";  ///< "data", "auto", or a grid in the words of ProcessGrid::describe()
-  std::string spatial = "1";      ///< parts of each sample: "4", or "4x2" along two dimensions
+  RequestedReplica replica;
   bool is_auto() const { return parallel == "auto"; }  ///< the grid is chosen by measuring (choose_grid())
 };
 
-/// Declares --parallel and --spatial on a subcommand.
+/// Declares --parallel, --spatial and --channel-parallel on a subcommand.
 void declare(RequestedGrid& o, Subcommand& subcommand);
-/// Declares --spatial alone.
-void declare_spatial(std::string& parts, Subcommand& subcommand);
+/// Declares --spatial and --channel-parallel.
+void declare(RequestedReplica& o, Subcommand& subcommand);
 
-/// The process grid, data x space, that the user asks for; no value for --parallel auto. Throws InputError where the
-/// options contradict each other, or do not fit the number of ranks.
+/// The process grid that the user asks for; no value for --parallel auto. Throws InputError where the options
+/// contradict each other, or do not fit the number of ranks.
 std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int ranks);
 
 /// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as

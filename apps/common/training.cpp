@@ -97,7 +97,7 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   PlanOptions plan = t.plan();
   plan.exchange = {};
   const auto* ranks = session.ranks.get();
-  const ProcessGrid grid(training_extents(ranks->size(), t.replica), ranks->rank());
+  const ProcessGrid grid = training_grid(ranks, t.replica);
   plan.grid = &grid;
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *session.context, plan));
@@ -299,7 +299,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   auto& world = *session.ranks;
   t.exchange = decide(options_.exchange, world);
   choose_precision_and_grid(task, *session.context, world, t);
-  const ProcessGrid grid(training_extents(world.size(), t.replica), world.rank());
+  const ProcessGrid grid = training_grid(&world, t.replica);
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible)
     record_threads(session.context->device().current_instance().concurrency(), t, checkpoint_);

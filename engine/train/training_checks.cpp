@@ -29,7 +29,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"network", o.network},
       {"batch", std::to_string(o.batch)},
       {"micro-batches", std::to_string(o.micro_batches)},
-      {"ranks of a replica", fmt::format("{} in {} columns", ranks_of(o.replica), o.replica.columns)},
+      {"replica", options_of(o.replica)},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},
       {"time limit", fmt::format("{}", o.time_limit)},
@@ -95,12 +95,25 @@ void require_shards(const TrainerOptions& o, Communicator* ranks) {
 }
 
 /// Throws InputError if more than one rank of a replica does not go with the other options.
-void require_replicas(const TrainerOptions& o) {
-  if (ranks_of(o.replica) == 1 || o.sync.kind == SyncMode::Kind::synchronous) return;
-  refuse(
-      "replicas of {} (--spatial) with synchronization {}: only synchronous training has replicas of several ranks. "
-      "Give --sync synchronous",
-      counted(ranks_of(o.replica), "rank"), o.sync.to_string());
+void require_replicas(const TrainerOptions& o, Communicator* ranks) {
+  if (ranks_of(o.replica) == 1) return;
+  const auto options = options_of(o.replica);
+  if (o.sync.kind != SyncMode::Kind::synchronous)
+    refuse(
+        "replicas of {} ({}) with synchronization {}: only synchronous training has replicas of several ranks. Give "
+        "--sync synchronous",
+        counted(ranks_of(o.replica), "rank"), options, o.sync.to_string());
+  if (o.replica.channel == 1) return;
+  if (ranks && ranks->survives_losses())
+    refuse(
+        "parts of the parameters on each rank ({}) on {} that survive losses: the part of a rank that dies would be "
+        "lost. Start the program without --with-ft ulfm, or give --spatial in place of --channel-parallel",
+        options, counted(ranks->size(), "rank"));
+  if (o.change_network)
+    refuse(
+        "parts of the parameters on each rank ({}) with TrainerOptions::change_network: a network can only change "
+        "where each rank has whole parameters. Leave --channel-parallel out",
+        options);
 }
 
 }  // namespace
@@ -126,7 +139,7 @@ void require_trainable(const Graph& graph, const Dataset& training, const Datase
   require_all_inputs(graph, training);
   require_sync_mode(options, ranks);
   require_shards(options, ranks);
-  require_replicas(options);
+  require_replicas(options, ranks);
 }
 
 void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {

@@ -22,8 +22,8 @@ TEST(ExchangeOptions, TheProcessGridTakesAllRanks) {
   EXPECT_EQ(grid_of(1, 6), "6 x 1");
   EXPECT_EQ(grid_of(2, 6), "3 x 2");
   EXPECT_EQ(grid_of(6, 6), "1 x 6");
-  EXPECT_NE(grid_of(4, 6).find("6 ranks, but --spatial 4 takes multiples of 4: "), std::string::npos);
-  EXPECT_NE(grid_of(8, 1).find("1 rank, but --spatial 8 takes multiples of 8: "), std::string::npos);
+  EXPECT_NE(grid_of(4, 6).find("6 ranks, but a replica has 4 (--spatial 4): "), std::string::npos);
+  EXPECT_NE(grid_of(8, 1).find("1 rank, but a replica has 8 (--spatial 8): "), std::string::npos);
 }
 
 TEST(ExchangeOptions, RefusesPartsThatTheNetworkDoesNotHave) {
