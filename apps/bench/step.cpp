@@ -236,8 +236,8 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   return ExitCode::done;
 }
 
-/// The process grid of --parallel, --spatial and --channel-parallel. auto measures all grids for as many samples as the ranks would have on
-/// their own, and changes the batch to that of a replica. Collective.
+/// The process grid of --parallel, --spatial and --channel-parallel. auto measures all grids for as many samples as the
+/// ranks would have on their own, and changes the batch to that of a replica. Collective.
 ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Context& context, Communicator& world,
                                  PlanOptions& options) {
   if (const auto asked_for = app::requested_grid(o.exchange.grid, world.size())) return *asked_for;
@@ -330,10 +330,11 @@ void define_step(app::CommandLine& line) {
   v.flag("--recompute", o->recompute,
          "Compute cheap values again in the backward pass, as in training with --recompute");
   option_backend(v, o->backend);
-  v.option_without_default("--as-rank", o->as_rank,
-                           "Of --spatial or --channel-parallel: print the plan and the memory of this rank, without the "
-                           "other ranks and without running it",
-                           "RANK")
+  v.option_without_default(
+       "--as-rank", o->as_rank,
+       "Of --spatial or --channel-parallel: print the plan and the memory of this rank, without the "
+       "other ranks and without running it",
+       "RANK")
       .non_negative();
   v.flag("--plan", o->plan,
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

@@ -8,20 +8,21 @@ namespace keelson::testing {
 /// All that a training leaves, to the last bit.
 struct Trained {
   std::vector<double> losses, train_losses, metrics, validation_losses;
-  std::vector<float> parameters;
+  std::vector<float> parameters;  ///< none if this rank has parts of them
   bool operator==(const Trained&) const = default;
 };
 
-/// A training on ranks of replicas of TrainerOptions::space ranks, with this many samples per step.
+/// A training on ranks in replicas (TrainerOptions::replica), with this many samples per step.
 inline Trained train_network(const Graph& graph, const Dataset& training, const Dataset& validation, Communicator* c,
                              std::int64_t global_batch, TrainerOptions o, const std::filesystem::path& resume = {}) {
   Parameters parameters(graph, context(network_contexts().back()), o.seed);
-  o.batch = global_batch * o.replica.space / (c ? c->size() : 1);
+  o.batch = global_batch * ranks_of(o.replica) / (c ? c->size() : 1);
   Trainer trainer(graph, parameters, training, &validation, c, o);
   if (!resume.empty()) trainer.resume(resume);
   Recorder recorder;
   trainer.run({&recorder});
-  Trained t{recorder.losses, recorder.train_losses, recorder.metrics, {}, everything(parameters)};
+  Trained t{recorder.losses, recorder.train_losses, recorder.metrics, {}, {}};
+  if (!parameters.are_spread()) t.parameters = everything(parameters);
   for (const Evaluation& e : recorder.validations) t.validation_losses.push_back(e.loss);
   return t;
 }

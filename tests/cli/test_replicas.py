@@ -1,4 +1,4 @@
-"""--spatial: ranks that compute parts of the same samples train as one rank does with whole samples."""
+"""--spatial and --channel-parallel: ranks that compute parts of samples or layers train as one rank does with whole ones."""
 
 import json
 import os
@@ -11,7 +11,7 @@ COSMOFLOW, BENCH = Program("keelson-cosmoflow"), Program("keelson-bench")
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 
 
-class Spatial(UniversesCase):
+class Replicas(UniversesCase):
     universes = (7, 4, 2)
 
     def train(self, name, *options, ranks):
@@ -36,26 +36,39 @@ class Spatial(UniversesCase):
     def test_parts_train_as_whole_samples_do(self):
         """With dropout, and a short last step."""
         whole, _ = self.train("whole", "--global-batch", 2, ranks=1)
-        parts, text = self.train("parts", "--global-batch", 2, "--spatial", 2, ranks=4)
-        self.assertIn("batch 2 (4 ranks: data 2 x space 2)", text)
-        self.assertIn("data 2 x space 2", (parts / "report.html").read_text())
-        self.assert_same_run(parts, whole)
+        for option, grid in (("--spatial", "data 2 x space 2"), ("--channel-parallel", "data 2 x channel 2")):
+            with self.subTest(option):
+                parts, text = self.train(option, "--global-batch", 2, option, 2, ranks=4)
+                self.assertIn(f"batch 2 (4 ranks: {grid})", text)
+                self.assertIn(grid, (parts / "report.html").read_text())
+                self.assert_same_run(parts, whole)
 
     @needs_h5py
     def test_a_run_continues_on_another_grid(self):
         options = ("--global-batch", 2, "--max-steps", 6)
         whole, _ = self.train("whole", *options, ranks=1)
-        parts, _ = self.train("parts", *options[:-1], 3, "--spatial", 4, ranks=4)
-        self.succeed("train", "--resume", parts, "--max-steps", 6, ranks=1, env=ONE_THREAD)
-        self.assert_same_run(parts, whole)
+        for first, then in ((("--spatial", 4), ()), (("--channel-parallel", 2), ("--parallel", "data 1 x channel 3")),
+                            ((), ("--channel-parallel", 2))):
+            with self.subTest((first, then)):
+                ranks = [int(str(option[-1]).split()[-1]) if option else 1 for option in (first, then)]
+                parts, _ = self.train("parts", *options[:-1], 3, *first, "--overwrite", ranks=ranks[0])
+                self.succeed("train", "--resume", parts, "--max-steps", 6, *then, ranks=ranks[1], env=ONE_THREAD)
+                self.assert_same_run(parts, whole)
         results = [json.loads(self.succeed("evaluate", "--checkpoint", whole, "--data", self.data / "test", "--batch", 1, "--json",
                                            *options, ranks=ranks, env=ONE_THREAD))
-                   for options, ranks in (((), 1), (("--spatial", 2), 2))]
-        self.assertAlmostEqual(results[1]["loss"], results[0]["loss"], delta=1e-5)
+                   for options, ranks in (((), 1), (("--spatial", 2), 2), (("--channel-parallel", 2), 2))]
+        for result in results[1:]:
+            self.assertAlmostEqual(result["loss"], results[0]["loss"], delta=1e-5)
 
     def test_refusals(self):
         train = ("train", "--data", self.data, "--out", self.out)
-        for options, ranks, says in ((("--spatial", 2), 1, "1 rank, but --spatial 2 takes multiples of 2"),
+        for options, ranks, says in ((("--spatial", 2), 1, r"1 rank, but a replica has 2 \(--spatial 2\): start a multiple of 2 ranks"),
+                                     (("--spatial", 2, "--channel-parallel", 2), 2, r"has 4 \(--spatial 2, --channel-parallel 2\)"),
+                                     (("--spatial", 2, "--channel-parallel", 2), 4, "leave one of the two options out"),
+                                     (("--channel-parallel", 0), 2, "--channel-parallel"),
+                                     (("--channel-parallel", 2, "--reproducible"), 2, "leave one of the two options out"),
+                                     (("--channel-parallel", 2, "--shard-optimizer", "moments"), 2, "leave one of the two options out"),
+                                     (("--channel-parallel", 2, "--sync", "local:2"), 2, r"\(--channel-parallel 2\) with synchronization local"),
                                      (("--spatial", 0), 2, "--spatial"),
                                      (("--spatial", 2, "--global-batch", 7), 4, "7 .* among 2 replicas"),
                                      (("--spatial", 2, "--reproducible"), 2, r"\(--reproducible\) on 2 ranks to a replica"),
@@ -69,6 +82,7 @@ class Spatial(UniversesCase):
         for options, says in ((("--parallel", "data 2 x space 2"), "4 ranks: data 2 x space 2"),
                               (("--parallel", "space 4"), "4 ranks: data 1 x space 4"),
                               (("--spatial", "2x2"), "4 ranks: data 1 x space 2x2"),
+                              (("--parallel", "data 2 x channel 2"), "4 ranks: data 2 x channel 2"),
                               (("--parallel", "auto"), r"process grids for 4 ranks and 4 samples a step:[\s\S]*chosen: data ")):
             with self.subTest(options):
                 out = self.succeed("train", "--data", self.data, "--out", self.out, "--overwrite", "--global-batch", 4, "--max-steps", 1,
@@ -76,7 +90,7 @@ class Spatial(UniversesCase):
                 self.assertRegex(out, says)
         for options, says in ((("--parallel", "data 2 x space 2", "--spatial", 2), "both say how ranks share samples"),
                               (("--parallel", "data 4 x space 2"), "is for 8 ranks, but there are 4"),
-                              (("--parallel", "data 2 x stage 2"), "data and space alone"),
+                              (("--parallel", "data 2 x stage 2"), "data, space and channel alone"),
                               (("--parallel", "rows 2"), "rows is no axis")):
             with self.subTest(options):
                 self.refused("train", "--data", self.data, "--out", self.out / "none", *options, ranks=4, says=says)
@@ -87,11 +101,13 @@ class Spatial(UniversesCase):
         self.assertRegex(done.stderr, "cannot be cut into 2 parts along a spatial dimension")
 
     @unittest.skipUnless(has_ulfm(), "needs Open MPI with ULFM")
-    def test_ranks_that_survive_losses_have_whole_moments(self):
-        done = COSMOFLOW.run("train", "--data", self.data, "--out", self.out, "--spatial", 2, "--shard-optimizer", "moments", ranks=4,
-                             launcher=ULFM)
-        self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
-        self.assertRegex(done.stderr, r"\(--shard-optimizer\) on 4 ranks that survive losses: .*without --with-ft ulfm")
+    def test_ranks_that_survive_losses_have_all_of_the_state(self):
+        for options, says in ((("--spatial", 2, "--shard-optimizer", "moments"), "--shard-optimizer"),
+                              (("--channel-parallel", 2), "--channel-parallel 2")):
+            with self.subTest(options):
+                done = COSMOFLOW.run("train", "--data", self.data, "--out", self.out, *options, ranks=4, launcher=ULFM)
+                self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+                self.assertRegex(done.stderr, rf"\({says}\) on 4 ranks that survive losses: .*without --with-ft ulfm")
 
     def test_steps_count_the_samples_of_replicas(self):
         done = BENCH.run("step", "--net", "mlperf", "--size", 32, "--batch", 2, "--steps", 1, "--warmup", 0, "--json", "--spatial", 2,
