@@ -1,16 +1,20 @@
 #include "engine/execute/bindings.hpp"
 
+#include <algorithm>
 #include <utility>
 
 namespace keelson {
 
-Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena)
-    : compiled_(compiled), parameters_(parameters), arena_(std::move(arena)) {
+Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena,
+                   const Bindings* first)
+    : compiled_(compiled), parameters_(parameters), first_(first), arena_(std::move(arena)) {
   const auto& buffers = compiled.program.buffers();
   for (const Buffer& b : buffers)
     if (b.storage == Storage::parameter && !b.parameter.empty()) require_layout(b);
   if (!compiled.parameter_block.places.empty()) parameter_block_ = parameters_.place(compiled.parameter_block);
-  if (compiled.gradient_floats > 0)
+  if (first_)
+    gradients_ = first_->gradients_;
+  else if (compiled.gradient_floats > 0)
     gradients_ = compiled.context.allocate(TensorDesc::plain({compiled.gradient_floats}), "gradients");
   memory_.resize(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i)
@@ -20,8 +24,18 @@ Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::s
   refresh();
 }
 
+/// Whether micro-batches that are in flight at the same time have the same memory for a buffer outside the arena.
+bool Bindings::is_shared(const Buffer& b, BufferId id) const {
+  if (b.storage != Storage::owned || id == compiled_.step_params) return false;
+  return std::ranges::none_of(compiled_.inputs, [&](const auto& input) { return input.second == id; });
+}
+
 void Bindings::allocate(const Buffer& b, BufferId id) {
   Tensor& t = memory_[static_cast<std::size_t>(id)];
+  if (first_ && is_shared(b, id)) {
+    t = first_->memory_[static_cast<std::size_t>(id)];
+    return;
+  }
   switch (b.storage) {
     case Storage::arena:
       return;
@@ -129,7 +143,8 @@ BoundCall Bindings::bind(const Call& call) {
   }
   const Communication& c = *call.communication();
   auto& collective = collectives_[static_cast<std::size_t>(c.channel)];
-  if (!collective) collective = make_collective(c.desc);
+  if (!collective)
+    collective = first_ ? first_->collectives_[static_cast<std::size_t>(c.channel)] : make_collective(c.desc);
   if (c.step == Communication::Step::start)
     bound.run = [run = collective] { run->start(); };
   else
@@ -138,12 +153,24 @@ BoundCall Bindings::bind(const Call& call) {
   return bound;
 }
 
+/// Whether operands lie in memory that moves: all but gradients and this executor's own.
+bool Bindings::may_have_moved(const Call& call) const {
+  return std::ranges::any_of(call.operands, [&](const Operand& o) {
+    if (o.id == no_buffer) return false;
+    const Storage storage = compiled_.program.buffer(compiled_.program.root(o.id)).storage;
+    return storage != Storage::owned && storage != Storage::gradients;
+  });
+}
+
 bool Bindings::refresh() {
   if (generation_ == arena_->generation() && parameters_generation_ == parameters_.generation()) return false;
   generation_ = arena_->generation();
   if (std::exchange(parameters_generation_, parameters_.generation()) != parameters_.generation()) find_parameters();
   calls_.clear();
-  collectives_.assign(static_cast<std::size_t>(compiled_.program.channels()), nullptr);
+  collectives_.resize(static_cast<std::size_t>(compiled_.program.channels()));
+  for (const Call& call : compiled_.program.calls())
+    if (call.communication() && may_have_moved(call))
+      collectives_[static_cast<std::size_t>(call.communication()->channel)] = nullptr;
   for (const Call& call : compiled_.program.calls()) calls_.push_back(bind(call));
   return true;
 }

@@ -18,7 +18,11 @@ class Bindings {
  public:
   /// Allocates the executor's own memory. Throws Error if the layout of a parameter differs from the plan's,
   /// OutOfMemory if the device has no room. All arguments must outlive the bindings.
-  Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena);
+  /// `first`: the bindings of another micro-batch that is in flight at the same time; null: there are none. These
+  /// bindings have their own arena, inputs and step parameters, and share everything else with `first`, the
+  /// collectives, too.
+  Bindings(const CompiledGraph& compiled, Parameters& parameters, std::shared_ptr<Arena> arena,
+           const Bindings* first = nullptr);
 
   /// Binds the calls again if the arena or the parameters have moved. Returns whether they have.
   bool refresh();
@@ -36,8 +40,12 @@ class Bindings {
   BoundCall bind(const Call& call);
   std::shared_ptr<Collective> make_collective(const CommunicationDesc& desc) const;
 
+  bool may_have_moved(const Call& call) const;
+  bool is_shared(const Buffer& buffer, BufferId id) const;
+
   const CompiledGraph& compiled_;
   Parameters& parameters_;
+  const Bindings* first_;
   std::shared_ptr<Arena> arena_;
   int generation_ = -1;
   std::uint64_t parameters_generation_ = 0;

@@ -39,6 +39,21 @@ double median(std::vector<float> values) {
 
 }  // namespace
 
+/// The memory of a micro-batch in flight, and the calls bound to it.
+struct Executor::Slot {
+  /// `first`: the slot with which this one shares what micro-batches share; null: this is the first.
+  Slot(const CompiledGraph& c, Parameters& parameters, const std::shared_ptr<Arena>& arena, const Slot* first)
+      : bindings(c, parameters, arena, first ? &first->bindings : nullptr),
+        calls(c.program, bindings.calls(), c.context.device(),
+              std::vector<std::size_t>{0, c.phase_ends.forward, c.phase_ends.backward, c.phase_ends.exchange}) {}
+  void refresh() {
+    if (bindings.refresh()) calls.forget();
+  }
+
+  Bindings bindings;
+  GraphExecutor calls;
+};
+
 struct Executor::Impl {
   Impl(const Plan& p, const CompiledGraph& c, Parameters& values, const ExecutorOptions& options)
       : plan(p),
@@ -46,15 +61,16 @@ struct Executor::Impl {
         parameters(values),
         instance(c.context.device().current_instance().shared_from_this()),
         arena(options.arena ? options.arena : values.arena()),
-        bindings(c, values, arena),
-        calls(c.program, bindings.calls(), c.context.device(),
-              std::vector<std::size_t>{0, c.phase_ends.forward, c.phase_ends.backward, c.phase_ends.exchange}),
+        first(c, values, arena, nullptr),
+        bindings(first.bindings),
         readback(c.context.device()) {
+    for (std::int64_t i = 1; i < p.in_flight(); ++i)
+      later.push_back(std::make_unique<Slot>(c, values, std::make_shared<Arena>(c.context), &first));
     ops::LossScale scale;
     if (c.options.training && c.options.precision == Precision::fp16) scale.scale = 65536;
     write_scale(scale);
-    c.context.write_plain(bindings.tensor(c.weight),
-                          std::vector<float>(static_cast<std::size_t>(c.options.micro_batch_size()), 1.0f).data());
+    const std::vector<float> ones(static_cast<std::size_t>(c.options.micro_batch_size()), 1.0f);
+    for_each_slot([&](Slot& s) { c.context.write_plain(s.bindings.tensor(c.weight), ones.data()); });
     prepare_micro_batches();
   }
 
@@ -66,18 +82,27 @@ struct Executor::Impl {
     const ProcessGrid* grid = compiled.options.grid;
     return grid && grid->has_ranks() && grid->world().size() > 1 ? &grid->world() : nullptr;
   }
-  void run(std::size_t first, std::size_t last) {
+  /// Of a micro-batch.
+  Slot& slot(std::int64_t number) {
+    const auto i = static_cast<std::size_t>(number) % (later.size() + 1);
+    return i == 0 ? first : *later[i - 1];
+  }
+  void for_each_slot(const std::function<void(Slot&)>& call) {
+    call(first);
+    for (const auto& s : later) call(*s);
+  }
+  void run(Slot& of, std::size_t begin, std::size_t end) {
     Communicator* const ranks = exchanges() ? this->ranks() : others;
-    calls.run(first, last, ranks ? &ranks->progress() : nullptr);
+    of.calls.run(begin, end, ranks ? &ranks->progress() : nullptr);
   }
   void refresh() {
-    if (bindings.refresh()) calls.forget();
+    for_each_slot([](Slot& s) { s.refresh(); });
   }
   /// Runs the phase exchange. The exchange of buckets that updates wait for may go on.
   void run_exchange() {
     if (!in_exchange) return;
     const TraceSpan span("exchange", "phase");
-    run(compiled.phase_ends.backward, compiled.phase_ends.exchange);
+    run(first, compiled.phase_ends.backward, compiled.phase_ends.exchange);
     in_exchange = false;
   }
   /// Waits for all gradients; a second wait for the same collective returns at once.
@@ -106,8 +131,9 @@ struct Executor::Impl {
   Parameters& parameters;
   const std::shared_ptr<ExecutionInstance> instance;
   const std::shared_ptr<Arena> arena;
-  Bindings bindings;
-  GraphExecutor calls;
+  Slot first;                                ///< also runs what micro-batches share: exchange and update
+  Bindings& bindings;                        ///< of the first slot
+  std::vector<std::unique_ptr<Slot>> later;  ///< of further micro-batches in flight
   AsyncReadback readback;
   Communicator* others = nullptr;  ///< set_progress()
   bool in_exchange = false;
@@ -156,22 +182,23 @@ std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
 }
 
 std::string Executor::Impl::first_non_finite() {
-  std::string first;
+  std::string found;
+  const Bindings& here = slot(micro_batch).bindings;
   for (const auto& [name, buffer] : compiled.inputs)
-    if (first.empty() && !finite(device(), bindings.tensor(buffer))) first = "input " + name;
+    if (found.empty() && !finite(device(), here.tensor(buffer))) found = "input " + name;
   for (const Parameter& p : parameters.all())
-    if (first.empty() && !finite(device(), p.value)) first = "parameter " + p.name;
+    if (found.empty() && !finite(device(), p.value)) found = "parameter " + p.name;
   // Forward always runs to its end: other ranks wait for this rank in its collectives.
   for (std::size_t i = 0; i < compiled.phase_ends.forward; ++i) {
     const Call& call = compiled.program.calls()[i];
-    const BoundCall& bound = bindings.calls()[i];
+    const BoundCall& bound = here.calls()[i];
     bound.run();
-    for (std::size_t o = 0; first.empty() && o < call.operands.size(); ++o)
+    for (std::size_t o = 0; found.empty() && o < call.operands.size(); ++o)
       if (call.operands[o].writes() && call.operands[o].access != ops::Access::scratch &&
           !finite(device(), bound.tensors[o]))
-        first = "layer " + call.node;
+        found = "layer " + call.node;
   }
-  if (!first.empty()) return first;
+  if (!found.empty()) return found;
   double loss = 0;
   device().copy_to_host(&loss, bindings.tensor(compiled.loss).raw(), sizeof loss);
   return std::isfinite(loss) ? "" : "layer loss";
@@ -196,22 +223,29 @@ Executor::~Executor() = default;
 
 const Plan& Executor::plan() const { return impl_->plan; }
 
-Tensor Executor::input(const std::string& name) const {
+Tensor Executor::input(const std::string& name, std::int64_t micro_batch) const {
   const auto found = impl_->compiled.inputs.find(name);
   if (found == impl_->compiled.inputs.end()) fail("the network has no input '{}'", name);
   for (std::size_t i = 0; i < impl_->states.size(); ++i)
     if (impl_->compiled.states[i].name == name) return impl_->states[i].all();
-  return impl_->bindings.tensor(found->second);
+  return impl_->slot(micro_batch).bindings.tensor(found->second);
 }
 
-void Executor::read_input_from(const std::string& name, void* data) {
+void Executor::read_input_from(const std::string& name, void* data, std::int64_t micro_batch) {
   const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->device().shares_host_memory() && impl_->compiled.inputs.contains(name));
   impl_->refresh();
   const BufferId buffer = impl_->compiled.inputs.at(name);
-  if (impl_->bindings.tensor(buffer).raw() == data) return;
-  impl_->bindings.move(buffer, data);
-  impl_->calls.forget();
+  Slot& slot = impl_->slot(micro_batch);
+  if (slot.bindings.tensor(buffer).raw() == data) return;
+  slot.bindings.move(buffer, data);
+  slot.calls.forget();
+}
+
+bool Executor::has_outputs() const {
+  const PlanOptions& o = plan().options();
+  constexpr auto axis = ProcessGrid::Axis::stage;
+  return !o.has_stages() || o.grid->coordinate(axis) + 1 == o.grid->extent(axis);
 }
 
 Tensor Executor::output(const std::string& name) const {
@@ -229,21 +263,26 @@ void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) 
   impl_->micro_batch = micro_batch;
   ops::StepParams here = params;
   here.sample_offset += micro_batch * plan().options().micro_batch_size();
-  impl_->device().copy_from_host(impl_->bindings.tensor(impl_->compiled.step_params).raw(), &here, sizeof here);
-  for (MicroBatchState& state : impl_->states) state.load(micro_batch);
-  impl_->run(0, impl_->compiled.phase_ends.forward);
+  Slot& slot = impl_->slot(micro_batch);
+  impl_->device().copy_from_host(slot.bindings.tensor(impl_->compiled.step_params).raw(), &here, sizeof here);
+  const auto& states = impl_->compiled.states;
   for (std::size_t i = 0; i < impl_->states.size(); ++i)
-    impl_->states[i].keep(micro_batch, impl_->bindings.tensor(impl_->compiled.states[i].next));
+    impl_->states[i].load(micro_batch, slot.bindings.tensor(states[i].value));
+  impl_->run(slot, 0, impl_->compiled.phase_ends.forward);
+  for (std::size_t i = 0; i < impl_->states.size(); ++i)
+    impl_->states[i].keep(micro_batch, slot.bindings.tensor(states[i].next));
 }
 
-void Executor::backward() {
+void Executor::backward() { backward(impl_->micro_batch); }
+
+void Executor::backward(std::int64_t micro_batch) {
   const Turn turn(*impl_);
   const TraceSpan span("backward", "phase");
-  KEELSON_EXPECT(impl_->compiled.options.training);
-  const bool last = impl_->micro_batch + 1 == plan().micro_batches();
+  KEELSON_EXPECT(impl_->compiled.options.training && micro_batch >= 0 && micro_batch <= impl_->micro_batch);
+  const bool last = micro_batch + 1 == plan().micro_batches();
   impl_->in_exchange = last && impl_->exchanges();
-  impl_->run(impl_->compiled.phase_ends.forward, impl_->compiled.phase_ends.backward);
-  for (MicroBatchSums& sum : impl_->sums) sum.add(impl_->micro_batch);
+  impl_->run(impl_->slot(micro_batch), impl_->compiled.phase_ends.forward, impl_->compiled.phase_ends.backward);
+  for (MicroBatchSums& sum : impl_->sums) sum.add(micro_batch);
 }
 
 void Executor::finish_exchange() const {
@@ -256,7 +295,7 @@ void Executor::update() {
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->run_exchange();
   const TraceSpan span("update", "phase");
-  impl_->run(impl_->compiled.phase_ends.exchange, impl_->compiled.program.calls().size());
+  impl_->run(impl_->first, impl_->compiled.phase_ends.exchange, impl_->compiled.program.calls().size());
 }
 
 void Executor::carry_states() {
@@ -305,7 +344,11 @@ Executor::StepResult Executor::take_readback() {
   return impl_->readback.take(impl_->ranks());
 }
 
-double Executor::take_exchange_seconds() { return impl_->calls.take_waited(); }
+double Executor::take_exchange_seconds() {
+  double seconds = 0;
+  impl_->for_each_slot([&](Slot& s) { seconds += s.calls.take_waited(); });
+  return seconds;
+}
 
 ops::LossScale Executor::loss_scale() const {
   const Turn turn(*impl_);
@@ -344,7 +387,9 @@ std::string Executor::first_non_finite() {
 
 void Executor::set_progress(Communicator* ranks) { impl_->others = ranks; }
 
-void Executor::set_profiling(bool on) { impl_->calls.set_profiling(on); }
+void Executor::set_profiling(bool on) {
+  impl_->for_each_slot([&](Slot& s) { s.calls.set_profiling(on); });
+}
 
 std::vector<PlanRow> Executor::rows() const {
   auto rows = impl_->plan.rows();

@@ -29,7 +29,9 @@ struct ExecutorOptions {
 ///   executor.input("x") <- data;  executor.forward(params);  executor.backward();  executor.update();
 ///
 /// If a step has several micro-batches (Plan::micro_batches), inputs, forward() and backward() are for one micro-batch:
-/// they are repeated for each micro-batch, in order, before update().
+/// they are repeated for each micro-batch, in the order of Plan::passes(), before update(). A plan for several stages
+/// has several micro-batches in flight (Plan::in_flight): each has inputs and an arena of its own, which a later
+/// micro-batch takes when backward() has ended.
 ///
 /// An output is valid until the next forward() of any executor that shares the arena. The plan, the parameters and
 /// their context must outlive the executor.
@@ -59,22 +61,25 @@ class Executor {
   /// The memory of a graph input for the samples of a micro-batch: channels-last for 4-D and 5-D values, else plain.
   /// The input "weight" (N) f32 is always there: 1 for samples that count, 0 for the padding of a short batch; all
   /// 1 after construction. Throws Error for a name that the graph does not have.
-  Tensor input(const std::string& name) const;
+  Tensor input(const std::string& name, std::int64_t micro_batch = 0) const;
   /// For devices that share the host's memory: the following steps read this input from `data` instead of from input().
   /// `data` must be 64-byte aligned and have the shape, dtype and layout of input(), and must not change until backward
   /// has ended. The memory that input() has returned is freed.
-  void read_input_from(const std::string& name, void* data);
+  void read_input_from(const std::string& name, void* data, std::int64_t micro_batch = 0);
   /// A graph output in plain layout. In training, if ranks compute parts of samples (spatial_parts()), an output may
   /// be this rank's part. Valid after forward() until the next forward() on the same arena.
+  /// Throws Error for a name that the graph does not have, and without has_outputs().
   Tensor output(const std::string& name) const;
+  bool has_outputs() const;  ///< whether this rank has the outputs: of several stages, the last one has them
 
   /// Computes outputs and loss of a micro-batch. `params`: the values that change from step to step; they are for the
   /// whole step.
   void forward(const ops::StepParams& params, std::int64_t micro_batch = 0);
-  /// Computes the gradients after forward(). With several micro-batches, adds gradients and loss to those of the
-  /// previous micro-batches. Starts the exchange of each gradient bucket as soon as the bucket is full; with several
-  /// micro-batches, and with ExchangeOptions::reproducible, only update() starts it.
-  void backward();
+  /// Computes the gradients after forward() of the same micro-batch. With several micro-batches, adds gradients and
+  /// loss to those of the previous micro-batches. Starts the exchange of each gradient bucket as soon as the bucket is
+  /// full; with several micro-batches, and with ExchangeOptions::reproducible, only update() starts it.
+  void backward(std::int64_t micro_batch);
+  void backward();  ///< of the micro-batch of the last forward()
   /// Waits for the exchange and updates the parameters.
   void update();
   /// Names of the recurrent states (Graph::state), in node order. input(name) is the memory (batch, ...) of a state,
@@ -128,6 +133,7 @@ class Executor {
 
  private:
   struct Impl;
+  struct Slot;
   class Turn;
   std::unique_ptr<Impl> impl_;
 };

@@ -31,7 +31,7 @@ void MicroBatchSums::add(std::int64_t number) {
 }
 
 MicroBatchState::MicroBatchState(Context& context, const Tensor& value, std::int64_t count, const std::string& name)
-    : device_(context.device()), value_(value) {
+    : device_(context.device()), bytes_(value.bytes()) {
   Shape shape = value.shape();
   shape[0] *= count;
   const TensorDesc desc = TensorDesc::plain(shape, value.dtype());
@@ -41,10 +41,12 @@ MicroBatchState::MicroBatchState(Context& context, const Tensor& value, std::int
 }
 
 void* MicroBatchState::part(const Tensor& of, std::int64_t number) const {
-  return static_cast<std::byte*>(of.raw()) + static_cast<std::size_t>(number) * value_.bytes();
+  return static_cast<std::byte*>(of.raw()) + static_cast<std::size_t>(number) * bytes_;
 }
 
-void MicroBatchState::load(std::int64_t number) { device_.copy(value_.raw(), part(all_, number), value_.bytes()); }
+void MicroBatchState::load(std::int64_t number, const Tensor& value) {
+  device_.copy(value.raw(), part(all_, number), bytes_);
+}
 void MicroBatchState::keep(std::int64_t number, const Tensor& next) {
   device_.copy(part(kept_, number), next.raw(), next.bytes());
 }

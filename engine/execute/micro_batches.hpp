@@ -35,9 +35,11 @@ class MicroBatchSums {
 /// A recurrent state for all micro-batches. The plan computes one micro-batch at a time.
 class MicroBatchState {
  public:
-  /// `value`: the state of one micro-batch, which forward reads; `count`: number of micro-batches. Throws OutOfMemory.
+  /// `value`: like the state of one micro-batch, which forward reads; `count`: number of micro-batches. Throws
+  /// OutOfMemory.
   MicroBatchState(Context& context, const Tensor& value, std::int64_t count, const std::string& name);
-  void load(std::int64_t number);  ///< to be called before forward: `value` becomes the state of this micro-batch
+  /// To be called before forward: `value`, which forward reads, becomes the state of this micro-batch.
+  void load(std::int64_t number, const Tensor& value);
   /// To be called after forward: stores the state that forward has written, for carry().
   void keep(std::int64_t number, const Tensor& next);
   void carry();                               ///< the stored states become the states of all micro-batches
@@ -48,7 +50,8 @@ class MicroBatchState {
   void* part(const Tensor& of, std::int64_t number) const;
 
   Device& device_;
-  Tensor value_, all_, kept_;
+  std::size_t bytes_;  ///< of a micro-batch
+  Tensor all_, kept_;
 };
 
 }  // namespace keelson

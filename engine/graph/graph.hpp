@@ -32,6 +32,9 @@ class Graph {
     /// Parameters that belong to other nodes, by this node's name for them: "weights" -> "embedding/weights".
     std::map<std::string, std::string> shared = {};
     bool is_state = false;  ///< a recurrent state (Graph::state)
+    /// In plans alone: a value that another rank makes (stage_parts()), without sources.
+    bool is_received = false;
+    bool is_input() const { return srcs.empty() && !is_received; }  ///< the caller writes the value, or it is a state
 
     /// The name in Parameters of the parameter that the layer calls `own`: "weights" -> "conv1/weights".
     std::string parameter(const std::string& own) const {

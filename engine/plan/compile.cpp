@@ -8,7 +8,6 @@
 #include "engine/ops/dense.hpp"
 #include "engine/ops/loss_scale.hpp"
 #include "engine/ops/step_params.hpp"
-#include "engine/plan/channel_parts.hpp"
 #include "engine/plan/compiled_graph.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
@@ -16,6 +15,7 @@
 #include "engine/plan/overlap_messages.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
+#include "engine/plan/stage_parts.hpp"
 #include "engine/plan/updates.hpp"
 #include "engine/tune/tuning_ranks.hpp"
 
@@ -105,6 +105,18 @@ void require_channels(const PlanOptions& options) {
     refuse("parts of channels (--channel-parallel) need gradients of the same step: leave --sync lag out");
 }
 
+/// Throws InputError for what stages cannot do.
+void require_stages(const PlanOptions& options) {
+  if (options.exchange.reproducible)
+    refuse(
+        "reproducible sums (--reproducible) with stages (--stages), whose micro-batches are summed one after the "
+        "other: "
+        "leave one of the two options out");
+  if (options.exchange.shards != OptimizerShards::none)
+    refuse("shards of the optimizer (--shard-optimizer) with stages (--stages): leave one of the two options out");
+  if (options.lag) refuse("stages (--stages) need gradients of the same step: leave --sync lag out");
+}
+
 /// One compilation under way.
 struct Compiler {
   Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
@@ -118,6 +130,7 @@ struct Compiler {
   }
   void find_wanted_f32(const Graph& graph, const std::vector<int>& index);
   void add_inputs();
+  void clear_loss_of_other_stages();
   std::vector<BackwardFn> plan_forward();
   void plan_outputs(const Graph& graph, const std::vector<int>& index);
   void plan_backward(const std::vector<BackwardFn>& backward);
@@ -127,6 +140,7 @@ struct Compiler {
   FusedNodes fused;    ///< of whole samples
   SpatialParts parts;  ///< of this rank; the same nodes if samples are not cut
   int loss_node = -1;
+  std::vector<bool> is_root;  ///< per node: backward passes begin here
   std::map<std::string, BufferId> outputs;
   std::optional<Gradients> gradients;
 };
@@ -143,10 +157,11 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
   build.order = options.exchange.reproducible ? SumOrder::tree : SumOrder::any;
-  build.accumulates = options.micro_batches() > 1;
+  build.accumulates = options.micro_batches() > 1 || build.ranks(Distribution::Axis::stage) > 1;
   if (options.training && options.optimizer && build.ranks(Distribution::batch) > 1)
     build.shards = options.exchange.shards;
   if (build.ranks(Distribution::Axis::channel) > 1) require_channels(options);
+  if (build.ranks(Distribution::Axis::stage) > 1) require_stages(options);
   if (build.shards != OptimizerShards::none) require_shards(options);
   build.sparse_allowed = !build.lag && !options.exchange.reproducible && !build.accumulates &&
                          build.shards == OptimizerShards::none &&
@@ -156,6 +171,9 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   fused = fuse(graph, options);
   cut_samples(graph);
   loss_node = graph.loss() < 0 ? -1 : parts.index[graph.loss()];
+  is_root.assign(build.nodes.size(), false);
+  for (const int sent : parts.sent) is_root[sent] = true;
+  if (loss_node >= 0) is_root[loss_node] = true;
   const std::size_t count = build.nodes.size();
   build.values.assign(count, no_buffer);
   build.diffs.assign(count, {});
@@ -165,13 +183,14 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   find_wanted_f32(graph, parts.index);
 
   add_inputs();
+  clear_loss_of_other_stages();
   const auto backward = plan_forward();
   plan_outputs(graph, parts.index);
   if (options.training) plan_backward(backward);
 }
 
 void Compiler::cut_samples(const Graph& graph) {
-  parts = channel_parts(graph, fused, options);
+  parts = stage_parts(graph, fused, options);
   for (const auto& [name, part] : parts.parameters) build.parameters.set_part(name, part);
   build.nodes = parts.nodes;
   build.in_parts = parts.in_parts;
@@ -185,10 +204,12 @@ void Compiler::cut_samples(const Graph& graph) {
 
 /// Losses and callers read f32. A node that keeps the type of its sources then needs f32 sources.
 void Compiler::find_wanted_f32(const Graph& graph, const std::vector<int>& index) {
-  for (const auto& [name, node] : graph.outputs()) build.wants_f32[index[node]] = true;
+  for (const auto& [name, node] : graph.outputs())
+    if (index[node] >= 0) build.wants_f32[index[node]] = true;
+  for (const int sent : parts.sent) build.wants_f32[build.nodes[sent].srcs[0]] = true;
   for (int i = static_cast<int>(build.nodes.size()) - 1; i >= 0; --i) {
     const Graph::Node& n = build.nodes[i];
-    if (n.srcs.empty()) continue;
+    if (n.is_input()) continue;
     if (n.shape.dtype == DType::f64) build.wants_f32[n.srcs[0]] = true;
     if (build.wants_f32[i] && n.layer->keeps_type())
       for (int s : n.srcs) build.wants_f32[s] = true;
@@ -200,7 +221,7 @@ void Compiler::require_room_for_inputs() {
   if (memory.total == 0) return;  // not known
   const auto available = static_cast<double>(memory.available);
   for (const Graph::Node& n : build.nodes) {
-    if (!n.srcs.empty()) continue;
+    if (!n.is_input()) continue;
     double bytes = static_cast<double>(size_of(n.shape.dtype));
     for (const auto d : n.shape.at_batch(build.batch)) bytes *= static_cast<double>(d);
     if (bytes > available)
@@ -218,7 +239,10 @@ void Compiler::add_inputs() {
     build.loss_scale = owned("loss scale", TensorDesc::plain({sizeof(ops::LossScale)}, DType::u8));
   build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
   build.program.buffer(build.loss).keep = true;
-  if (options.training) build.program.buffer(build.loss).distribution = Distribution::partial();
+  if (options.training)
+    build.program.buffer(build.loss).distribution = build.ranks(Distribution::Axis::stage) > 1
+                                                        ? Distribution::partial(Distribution::all_terms)
+                                                        : Distribution::partial();
   const TensorDesc weights = TensorDesc::plain({build.batch});
   build.weight = build.inputs["weight"] = owned("weight", weights);
   // Another rank counts the samples that this rank computes: nobody writes these weights, so they stay zero.
@@ -227,7 +251,7 @@ void Compiler::add_inputs() {
     build.weight = owned("weight of samples that another rank counts", weights);
   for (std::size_t i = 0; i < build.nodes.size(); ++i) {
     const Graph::Node& n = build.nodes[i];
-    if (!n.srcs.empty()) continue;
+    if (!n.is_input()) continue;
     const Shape shape = n.shape.at_batch(build.batch);
     // Images and volumes come from disk with channels last, and fast convolutions read this layout.
     const Layout layout = shape.rank() >= 4 ? Layout::channels_last(shape) : Layout::plain(shape);
@@ -235,11 +259,24 @@ void Compiler::add_inputs() {
   }
 }
 
+/// The last stage alone makes a loss: the terms of the others are zero.
+void Compiler::clear_loss_of_other_stages() {
+  if (!options.training || loss_node >= 0) return;
+  constexpr int nobody = -(1 << 30);
+  NodeBuilder b(build, Phase::forward, 0);
+  b.wait(b.start({.kind = CollectiveDesc::Kind::receive,
+                  .axes = Distribution::Axis::stage,
+                  .dst = build.loss,
+                  .peer = nobody,
+                  .zeros = true,
+                  .label = "loss of a stage without it"}));
+}
+
 std::vector<BackwardFn> Compiler::plan_forward() {
   std::vector<BackwardFn> backward(build.nodes.size());
   for (int i = 0; i < static_cast<int>(build.nodes.size()); ++i) {
     const Graph::Node& n = build.nodes[i];
-    if (n.srcs.empty()) continue;
+    if (n.is_input()) continue;
     std::vector<ValueShape> shapes;
     bool wants = false;
     for (int s : n.srcs) {
@@ -248,7 +285,8 @@ std::vector<BackwardFn> Compiler::plan_forward() {
     }
     const auto specs = n.layer->parameters(shapes);
     const auto is_trained = [](const ParameterSpec& p) { return p.kind == ParameterKind::trained; };
-    build.wants_gradient[i] = wants || std::any_of(specs.begin(), specs.end(), is_trained);
+    build.wants_gradient[i] = wants || std::any_of(specs.begin(), specs.end(), is_trained) ||
+                              std::ranges::find(parts.gradients_wanted, i) != parts.gradients_wanted.end();
     ForwardBuilder p(build, Phase::forward, i);
     backward[i] = n.layer->plan(p);
   }
@@ -257,6 +295,7 @@ std::vector<BackwardFn> Compiler::plan_forward() {
 
 void Compiler::plan_outputs(const Graph& graph, const std::vector<int>& index) {
   for (const auto& [name, node] : graph.outputs()) {
+    if (index[node] < 0) continue;
     NodeBuilder e(build, Phase::forward, index[node]);
     const BufferId value = build.values[index[node]];
     const BufferId plain = e.in_layout(value, Layout::plain(e.desc(value).shape));
@@ -266,12 +305,19 @@ void Compiler::plan_outputs(const Graph& graph, const std::vector<int>& index) {
 }
 
 void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
-  for (int i = loss_node; i >= 0; --i) {
-    if (!build.wants_gradient[i] || !backward[i] || (i != loss_node && build.diffs[i].empty())) continue;
+  for (int i = static_cast<int>(build.nodes.size()) - 1; i >= 0; --i) {
+    if (!build.wants_gradient[i] || !backward[i] || (!is_root[i] && build.diffs[i].empty())) continue;
     BackwardBuilder b(build, i);
     backward[i](b);
   }
+  for (const int received : parts.gradients_wanted)
+    if (build.diffs[received].empty())
+      fail("{}: the stage before waits for a gradient that no layer of this stage makes", build.nodes[received].name);
   gradients.emplace(build, options.exchange);
+  for (Call& end : build.behind_backward) {
+    end.phase = Phase::exchange;
+    build.program.calls().push_back(std::move(end));
+  }
 }
 
 CompiledGraph Compiler::finish() {
@@ -350,7 +396,7 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
                             Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
   const Autotuner::RulesOfThumb rules(options.exchange.reproducible ? autotuner : nullptr);
-  const SpatialParts parts = channel_parts(graph, fuse(graph, options), options);
+  const SpatialParts parts = stage_parts(graph, fuse(graph, options), options);
   Communicator* const same_parts = options.same_parts();
   Communicator* const peers = parts.alike ? options.compiles_with() : same_parts;
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };

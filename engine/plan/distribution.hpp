@@ -34,6 +34,8 @@ struct Distribution {
   /// The axes whose ranks train one network on one batch, and hold terms of sums over its samples. Ranks along channel
   /// and space that compute the same have terms of zero, but for the first one.
   static constexpr Axes batch{Axis::data, Axis::space, Axis::channel};
+  /// The axes whose ranks hold terms of the loss: of the stages, the last one has the terms, and the others zero.
+  static constexpr Axes all_terms{Axis::data, Axis::space, Axis::channel, Axis::stage};
   /// The same for sums that belong to channels of this rank alone.
   static constexpr Axes samples{Axis::data, Axis::space};
 

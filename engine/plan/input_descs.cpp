@@ -10,7 +10,7 @@ void adopt_readers_descs(CompileState& build) {
   Program& program = build.program;
   auto& calls = program.calls();
   for (const Graph::Node& n : build.nodes) {
-    if (!n.srcs.empty() || n.is_state) continue;
+    if (!n.is_input() || n.is_state) continue;
     const BufferId input = build.inputs.at(n.name);
     const auto reads = [&](const Call& call) {
       return std::any_of(call.operands.begin(), call.operands.end(),

@@ -30,9 +30,11 @@ BufferId NodeBuilder::new_buffer(const std::string& name, const TensorDesc& desc
   return b;
 }
 
+Call NodeBuilder::prepare(const CommunicationDesc& desc) const { return start_of(build_, label(""), desc); }
+
 Call NodeBuilder::start(const CommunicationDesc& desc) {
-  Call call = start_of(build_, label(""), desc);
-  build_.program.calls().push_back(call);
+  Call call = prepare(desc);
+  append(call);
   return end_of(std::move(call));
 }
 
@@ -69,7 +71,7 @@ BufferId NodeBuilder::in_order(BufferId b, const Layout& layout, DType type) {
 }
 
 TensorDesc ForwardBuilder::src_request(int i, DType type) const {
-  const bool as_given = build_.nodes[node().srcs[i]].srcs.empty() && src(i).dtype == type;
+  const bool as_given = build_.nodes[node().srcs[i]].is_input() && src(i).dtype == type;
   return {src(i).shape, type, as_given ? src(i).layout : Layout::any()};
 }
 
@@ -102,8 +104,7 @@ BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& lay
 BufferId ForwardBuilder::next_state(int i) {
   const int state = node().srcs[i];
   KEELSON_EXPECT(build_.nodes[state].is_state);
-  const BufferId b = new_buffer("next_state", src(i));
-  build_.program.buffer(b).storage = Storage::owned;
+  const BufferId b = new_owned("next_state", src(i));
   if (!build_.next_states.emplace(state, b).second)
     refuse("two recurrent layers replace the state '{}': give each its own", build_.nodes[state].name);
   return b;
@@ -202,16 +203,10 @@ bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t coun
   return build_.ranks(Distribution::batch) * count * (width + 1) < 2 * p.shape[0] * width;
 }
 
-BufferId BackwardBuilder::in_memory(const std::string& name, const TensorDesc& desc) {
-  const BufferId b = new_buffer(name, desc);
-  build_.program.buffer(b).storage = Storage::owned;
-  return b;
-}
-
 SparseGradient BackwardBuilder::new_sparse_gradient(const std::string& parameter, std::int64_t count) {
   const Parameter& p = build_.parameters.at(node().parameter(parameter));
-  const SparseGradient g{p.name, count, in_memory("diff_rows", TensorDesc::plain({count}, DType::s32)),
-                         in_memory("diff_" + parameter, TensorDesc::plain({count, p.shape[1]}))};
+  const SparseGradient g{p.name, count, new_owned("diff_rows", TensorDesc::plain({count}, DType::s32)),
+                         new_owned("diff_" + parameter, TensorDesc::plain({count, p.shape[1]}))};
   build_.sparse_gradients.push_back(g);
   return g;
 }

@@ -66,6 +66,7 @@ struct CompileState {
   std::vector<SparseGradient> sparse_gradients;  ///< gradients by rows
   /// Nodes, and what they append to the update (ForwardBuilder::at_update).
   std::vector<std::pair<int, std::function<void(NodeBuilder&)>>> at_update;
+  std::vector<Call> behind_backward;    ///< ends of collectives that stand behind the last backward pass
   std::map<int, BufferId> next_states;  ///< per state node: the value of the state after the step
   /// Per buffer: its copies in other layouts and dtypes, which later calls use again.
   std::map<BufferId, std::vector<BufferId>> reordered;
@@ -110,6 +111,12 @@ class NodeBuilder {
   BufferId in_order(BufferId b, const Layout& layout, DType type);
   /// A new buffer in the arena, called "conv1/dst" for name "dst" of node "conv1".
   BufferId new_buffer(const std::string& name, const TensorDesc& desc, const Distribution& distribution = {});
+  /// The same with memory of its own (Storage::owned), which all micro-batches share.
+  BufferId new_owned(const std::string& name, const TensorDesc& desc) {
+    const BufferId b = new_buffer(name, desc);
+    build_.program.buffer(b).storage = Storage::owned;
+    return b;
+  }
   /// A new buffer of this many bytes, u8; no_buffer for 0.
   BufferId new_bytes(const std::string& name, std::size_t bytes);
   /// The memory of `b` from byte `offset` on, with another desc: Program::view().
@@ -164,6 +171,13 @@ class NodeBuilder {
   [[nodiscard]] Call start(const CommunicationDesc& desc);
   /// Appends the end of a collective, as start() returned it.
   void wait(Call end) { build_.program.calls().push_back(std::move(end)); }
+
+  /// The start of a collective, for append(). The end is end_of() the start.
+  [[nodiscard]] Call prepare(const CommunicationDesc& desc) const;
+  /// Appends a start or an end of a collective to the pass of this builder.
+  void append(Call call) { build_.program.calls().push_back(std::move(call)); }
+  /// Appends an end of a collective behind the step's last backward pass.
+  void append_behind_backward(Call end) { build_.behind_backward.push_back(std::move(end)); }
 
   /// Where primitives are made.
   Context& context() const { return build_.parameters.context(); }
@@ -283,7 +297,6 @@ class BackwardBuilder : public NodeBuilder {
 
  private:
   BufferId diff_dst_ = no_buffer;
-  BufferId in_memory(const std::string& name, const TensorDesc& desc);
   struct Unfinished {
     BufferId made, gradient;
     bool add;  ///< to the gradient of other nodes

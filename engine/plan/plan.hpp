@@ -61,6 +61,9 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
+  /// On a grid with several ranks along stage: the graph's nodes with which the second stage and those behind it begin
+  /// (stage_parts()). Empty: stages of about the same work. The same on all ranks, and for all plans of the parameters.
+  std::vector<std::string> stage_starts = {};
   /// Ranks that compile this plan together and take the algorithms of the first one (Autotuner), which may have
   /// to time them. All of them make plans of the same graphs in the same order. Null: the ranks along the axes data,
   /// space and channel of the grid. If ranks have parts of different sizes, only the ranks with the same part compile
@@ -72,13 +75,21 @@ struct PlanOptions {
   std::int64_t micro_batch_size() const { return batch / micro_batches(); }  ///< samples of such a pass
   /// The ranks that share the batch, and sum gradients; null: this rank alone, or a grid without a communicator.
   Communicator* communicator() const { return along(Distribution::batch); }
-  /// `peers` or, if that is null, the ranks that it stands for; null: this rank alone.
-  Communicator* compiles_with() const { return peers ? peers : communicator(); }
+  /// `peers` or, if that is null, the ranks that it stands for; null: this rank alone. Stages are plans of their own.
+  Communicator* compiles_with() const { return peers && !has_stages() ? peers : communicator(); }
+  bool has_stages() const { return grid && grid->extent(ProcessGrid::Axis::stage) > 1; }  ///< several along the axis
   /// The ranks that have the same parts of their samples; null: this rank alone.
   Communicator* same_parts() const { return along(ProcessGrid::Axis::data); }
 
  private:
   Communicator* along(ProcessGrid::Axes axes) const { return grid && grid->has_ranks() ? grid->along(axes) : nullptr; }
+};
+
+/// A forward or a backward pass of a step.
+struct Pass {
+  std::int64_t micro_batch = 0;                  ///< its number, from 0
+  bool backward = false;                         ///< else forward
+  bool operator==(const Pass&) const = default;  ///< equal in both
 };
 
 /// One call of a plan, for people and for tools.
@@ -122,6 +133,12 @@ class Plan {
   std::int64_t batch() const { return options().batch; }  ///< samples per step and rank
   /// Forward and backward passes of a step, of batch() / micro_batches() samples each.
   std::int64_t micro_batches() const { return options().micro_batches(); }
+  /// The passes of a step in their order, without those of the update. With one stage: forward and backward of each
+  /// micro-batch. With K stages: 1F1B, where stage p computes K - p - 1 forward passes ahead of the backward passes
+  /// (Narayanan et al. 2019, arXiv:1806.03377, with a flush behind each step).
+  std::vector<Pass> passes() const;
+  /// Most micro-batches of which forward has run and backward has not, at any time of a step.
+  std::int64_t in_flight() const;
   Context& context() const;  ///< of the parameters
   /// Whether the step checks gradients on the device, and moves no parameter if a gradient is not finite
   /// (LossScale::skip).

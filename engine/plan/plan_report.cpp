@@ -45,9 +45,16 @@ struct TextHash {
   static constexpr std::uint64_t prime = 1099511628211ull;
 };
 
+/// Bytes of inputs, which each micro-batch in flight has of its own.
+std::size_t of_inputs(const CompiledGraph& compiled) {
+  std::size_t bytes = 0;
+  for (const auto& [name, buffer] : compiled.inputs) bytes += compiled.program.buffer(buffer).bytes;
+  return bytes;
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled) {
+std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& compiled, std::int64_t in_flight) {
   std::size_t bytes[static_cast<int>(Storage::gradients) + 1] = {};
   for (const Buffer& b : compiled.program.buffers())
     if (b.view_of == no_buffer) bytes[static_cast<int>(b.storage)] += b.bytes;
@@ -57,11 +64,12 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
   const auto blocks = static_cast<std::size_t>(compiled.options.exchange.reproducible ? std::bit_width(micro_batches)
                                                : micro_batches > 1                    ? 2
                                                                                       : 1);
+  const auto slots = static_cast<std::size_t>(in_flight);
   return {{"parameters", of(Storage::parameter)},
           {"optimizer state", of(Storage::moment)},
           {"gradients", static_cast<std::size_t>(compiled.gradient_floats) * sizeof(float) * blocks},
-          {"inputs and states", of(Storage::owned)},
-          {"activations", compiled.program.arena_bytes()}};
+          {"inputs and states", of(Storage::owned) + (slots - 1) * of_inputs(compiled)},
+          {"activations", slots * compiled.program.arena_bytes()}};
 }
 
 std::string op_name(const Call& call) {
@@ -132,7 +140,7 @@ std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph:
   h.add(bounds);
   for (const Graph::Node& n : nodes) {
     h.add(n.name);
-    h.add(n.srcs.empty() ? "input" : n.layer->kind());
+    h.add(n.is_input() ? "input" : n.layer->kind());
     for (const int src : n.srcs) h.add(std::to_string(src));
     h.add(fmt::format("{} {}", to_string(n.shape.shape), to_string(n.shape.dtype)));
   }
@@ -201,7 +209,7 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
     out << fmt::format("at the machine's peaks these calls would take {:.2f} ms: {:.1f} % of the time spent in them\n",
                        at_peak, 100 * at_peak / total.milliseconds);
   out << fmt::format("arena {:.1f} MiB (lower bound {:.1f}), parameters {:.1f} MiB\n", plan.arena_bytes() / mebi,
-                     plan.arena_lower_bound() / mebi, memory_of(compiled)[0].second / mebi);
+                     plan.arena_lower_bound() / mebi, memory_of(compiled, 1)[0].second / mebi);
 }
 
 }  // namespace keelson

@@ -14,15 +14,18 @@ struct SpatialParts {
   /// In topological order: the nodes after fusion, whose layers and shapes are those of this rank's parts, and the
   /// exchanges of rows between them (row_exchange_layer()).
   std::vector<Graph::Node> nodes;
-  std::vector<int>
-      index;  ///< per node of the graph: the index in `nodes`; without training, of the whole values of outputs
+  std::vector<int> index;  ///< per node of the graph: the index in `nodes`; without training, of the whole values of
+                           ///< outputs; -1: the value is none of this stage's results
   /// Rows of the inputs that this rank reads, by input: those of its part, with the rows of other parts that the first
   /// layers read. Rows beyond the edges are zeros. Inputs that are not listed are read as wholes.
   std::map<std::string, Rows> inputs;
   std::vector<bool> in_parts;  ///< per node: each rank computes a part of the result, or its term of a sum
-  /// Parts of parameters, by name, that this rank has along the axis channel (channel_parts()).
+  /// Parts of parameters, by name, that this rank has along the axis channel (channel_parts()), and parts of no rows
+  /// for those of other stages (stage_parts()).
   std::map<std::string, Parameter::Part> parameters;
-  bool alike = true;   ///< the parts of all ranks have the same shapes and layers
+  std::vector<int> sent;              ///< nodes that send values to the next stage, where backward passes begin
+  std::vector<int> gradients_wanted;  ///< received values whose gradient the stage before waits for
+  bool alike = true;                  ///< the parts of all ranks have the same shapes and layers
   std::string bounds;  ///< where all ranks' parts begin, for a hash: ranks that agree exchange what they expect
 };
 

@@ -32,8 +32,7 @@ UpdateBuilder::UpdateBuilder(CompileState& build, const Gradients& gradients, st
     gradient_parts_.push_back(
         build_.program.add("gradients", TensorDesc::plain({gradients.floats()}), Storage::gradients));
   for (const SparseGradient& g : build_.sparse_gradients) gradient_parts_.push_back(g.values);
-  for (const UpdatedParameter& p : parameters_)
-    sums_over_ranks_ = sums_over_ranks_ || build_.parameters.at(p.name).part.has_value();
+  sums_over_ranks_ = build_.ranks(other_parameters) > 1;
 }
 
 BufferId UpdateBuilder::new_sums(const std::string& name, std::int64_t count) {
@@ -48,7 +47,7 @@ void UpdateBuilder::append_sum_of_squares(const std::string& node, BufferId src,
 BufferId UpdateBuilder::global_norm() {
   if (global_norm_ != no_buffer) return global_norm_;
   if (sums_over_ranks_) {
-    const std::int64_t count = all_gradients();
+    const std::int64_t count = all_parameters();
     const BufferId own = new_sums("global norm of this rank", count);
     for (const UpdatedParameter& p : parameters_)
       if (counts(p)) append_sum_of_squares(p.name, p.gradient, own, number_of(p));
@@ -62,18 +61,13 @@ BufferId UpdateBuilder::global_norm() {
   return global_norm_;
 }
 
-/// Number of the whole gradient among those of the plan: the same on all ranks.
+/// Number of the parameter among those of the network: the same on all ranks.
 std::int64_t UpdateBuilder::number_of(const UpdatedParameter& p) const {
-  const auto found = std::ranges::find(build_.gradients, p.name, [](const auto& g) { return g.first; });
-  const std::int64_t number = found - build_.gradients.begin();
-  if (found != build_.gradients.end()) return number;
-  return number + (std::ranges::find(build_.sparse_gradients, p.name, &SparseGradient::parameter) -
-                   build_.sparse_gradients.begin());
+  const auto& all = build_.parameters.all();
+  return std::ranges::find(all, p.name, &Parameter::name) - all.begin();
 }
 
-std::int64_t UpdateBuilder::all_gradients() const {
-  return std::ssize(build_.gradients) + std::ssize(build_.sparse_gradients);
-}
+std::int64_t UpdateBuilder::all_parameters() const { return std::ssize(build_.parameters.all()); }
 
 /// Whether this rank's sums of squares of the parameter are terms of the sums over ranks. Of a parameter that all ranks
 /// along channel have as a whole, the first one's are.
@@ -91,9 +85,7 @@ void UpdateBuilder::sum_over_ranks(BufferId own, BufferId all, const std::string
   call<ops::Reorder, ops::Reorder::Forward>(what, "copy", make(ops::ReorderDesc{desc(own), desc(all)}),
                                             {.src = own, .dst = all});
   const Call start = start_of(build_, {Phase::update, what, ""},
-                              {.axes = shards_ ? Distribution::batch : Distribution::Axes(Distribution::Axis::channel),
-                               .dst = all,
-                               .label = what});
+                              {.axes = shards_ ? Distribution::batch : other_parameters, .dst = all, .label = what});
   build_.program.calls().push_back(start);
   build_.program.calls().push_back(end_of(start));
 }
@@ -110,14 +102,14 @@ void UpdateBuilder::put_updates_aside() {
 
 void UpdateBuilder::add_norms() {
   if (norms_ != no_buffer) return;
-  const std::int64_t count = norms_per_parameter * all_gradients();
+  const std::int64_t count = norms_per_parameter * all_parameters();
   own_norms_ = new_sums("norms of this rank", count);
   norms_ = new_sums("norms", count);
 }
 
 void UpdateBuilder::finish() {
-  // Another rank may need norms although this rank's slices need none, so all ranks take part in the sum.
-  if (shards_ && build_.order != SumOrder::tree) add_norms();
+  // Another rank may need norms although this rank's slices or layers need none, so all ranks take part in the sum.
+  if ((shards_ || build_.ranks(Distribution::Axis::stage) > 1) && build_.order != SumOrder::tree) add_norms();
   if (norms_ != no_buffer) sum_over_ranks(own_norms_, norms_, "norms of parameters");
   std::ranges::move(updates_, std::back_inserter(build_.program.calls()));
   updates_.clear();

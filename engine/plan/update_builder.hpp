@@ -80,16 +80,18 @@ class UpdateBuilder {
   void add_norms();
   void sum_over_ranks(BufferId own, BufferId all, const std::string& what);
   std::int64_t number_of(const UpdatedParameter& p) const;
-  std::int64_t all_gradients() const;
+  std::int64_t all_parameters() const;
   bool counts(const UpdatedParameter& p) const;
   void append_sum_of_squares(const std::string& node, BufferId src, BufferId sums, std::int64_t index);
 
   CompileState& build_;
   std::vector<BufferId> gradient_parts_;  ///< buffers that hold all gradients; none with shards
   const Shards* shards_;                  ///< null: each rank updates whole parameters
-  /// Norms are sums over ranks, which have shards or parts (Parameter::part) of the parameters.
+  /// The axes whose ranks have other parts of the parameters (Parameter::part).
+  static constexpr Distribution::Axes other_parameters{Distribution::Axis::channel, Distribution::Axis::stage};
+  /// Norms are sums over ranks, which have shards or parts of the parameters.
   bool sums_over_ranks_;
-  /// Then: the sums of squares of this rank's slices or parts, two for each gradient of the plan; their sums over
+  /// Then: the sums of squares of this rank's slices or parts, two for each parameter of the network; their sums over
   /// ranks; and the calls that change parameters, which stand behind these sums.
   static constexpr std::int64_t norms_per_parameter = 2;
   BufferId own_norms_ = no_buffer, norms_ = no_buffer;

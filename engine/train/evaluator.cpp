@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <limits>
 #include <span>
 
 #include "engine/base/activity.hpp"
@@ -66,7 +67,10 @@ void Evaluator::regroup(const Graph& graph, Parameters& parameters, Communicator
 void Evaluator::deal_samples() {
   loader_.reset();  // before the next one, which wants as much memory
   const ProcessGrid grid = training_grid(communicator_, options_.replica);
-  counts_ = grid.number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 0;
+  // Of the ranks that compute the same, the first one counts, and of several stages the last one, which has the
+  // outputs.
+  counts_ =
+      grid.number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 0 && network_->executor.has_outputs();
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_;
   loader_.emplace(dataset_, LoaderOptions{.batch = options_.batch,
@@ -92,6 +96,9 @@ void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_of_fields(graph, plan, dataset_);
   network_.emplace(graph, parameters, plan, dataset_, decoding);
+  for (const auto& [name, node] : graph.outputs())
+    if (name == options_.evaluation.prediction)
+      prediction_shape_ = graph.nodes()[static_cast<std::size_t>(node)].shape.shape;
   if (std::exchange(rows_, decoding.rows) != decoding.rows && loader_) deal_samples();
   prepare_metrics();
 }
@@ -111,10 +118,10 @@ void Evaluator::prepare_metrics() {
           options_.evaluation.target);
     setup_.target = fields[target_field_];
     setup_.prediction_name = options_.evaluation.prediction;
-    setup_.prediction = network_->executor.output(options_.evaluation.prediction).shape();
-    setup_.prediction[0] /= network_->executor.plan().options().micro_batch_size();
+    setup_.prediction = prediction_shape_;
   }
-  const auto bytes = reads_predictions_ ? network_->executor.output(options_.evaluation.prediction).bytes() : 0;
+  const bool has_predictions = reads_predictions_ && network_->executor.has_outputs();
+  const auto bytes = has_predictions ? network_->executor.output(options_.evaluation.prediction).bytes() : 0;
   for (auto& b : batches_) b = std::make_unique<detail::EvaluatedBatch>(context_.device(), bytes);
   for (const auto& m : options_.evaluation.metrics) m->reset(setup_);
 }
@@ -131,7 +138,7 @@ void Evaluator::launch(const Batch& batch, std::int64_t micro_batch, detail::Eva
   const std::span samples(batch.indices + first, static_cast<std::size_t>(std::min(size, batch.count - first)));
   const auto target_bytes = static_cast<std::size_t>(setup_.target.shape.elements()) * size_of(setup_.target.dtype);
   // The output is asked for anew: a larger plan of these parameters may have moved the arena.
-  if (reads_predictions_)
+  if (reads_predictions_ && network_->executor.has_outputs())
     into.send(samples, step,
               static_cast<const char*>(batch.fields[target_field_]) + static_cast<std::size_t>(first) * target_bytes,
               samples.size() * target_bytes, network_->executor.output(options_.evaluation.prediction));
@@ -160,8 +167,17 @@ double Evaluator::retire(detail::EvaluatedBatch& batch) {
   return b.loss;
 }
 
+/// The first of the steps that the stages of this replica have found. The last stage alone computes losses.
+std::optional<std::int64_t> Evaluator::first_of_stages(std::optional<std::int64_t> step) const {
+  constexpr auto none = std::numeric_limits<std::int64_t>::max();
+  std::int64_t first = step.value_or(none);
+  replicas_->along(ProcessGrid::Axis::stage)->allreduce(&first, 1, Reduction::min);
+  return first == none ? std::nullopt : std::optional(first);
+}
+
 /// Repeats the evaluation up to a step, whose values another batch has overwritten meanwhile.
 std::string Evaluator::first_non_finite(std::int64_t step) {
+  std::string culprit;
   loader_->start_epoch(0);
   network_->executor.reset_states();
   for (std::int64_t s = 0; s <= step; ++s) {
@@ -172,14 +188,16 @@ std::string Evaluator::first_non_finite(std::int64_t step) {
       step_params.sample_offset = batch->sample_offset;
       step_params.inverse_samples = 1;
       network_->executor.forward(step_params, m);
-      if (s == step)
-        if (auto culprit = network_->executor.first_non_finite(); !culprit.empty()) return culprit;
+      if (s == step) {
+        const auto found = network_->executor.first_non_finite();
+        if (culprit.empty()) culprit = found;
+      }
       context_.device().fence();
       network_->input.finish();
     }
     network_->executor.carry_states();
   }
-  return "";
+  return culprit;
 }
 
 void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
@@ -226,6 +244,7 @@ Evaluation Evaluator::run() {
     }
   }
   retire_but(0);
+  if (options_.replica.stage > 1) bad_step = first_of_stages(bad_step);
   const std::string culprit = bad_step ? first_non_finite(*bad_step) : "";
   ExactSum::reduce({&loss, 1}, communicator_);
   e.loss = e.metric = loss.value() / options_.evaluation.units;

@@ -86,6 +86,7 @@ class Evaluator {
   void launch(const Batch& batch, std::int64_t micro_batch, detail::EvaluatedBatch& into, std::int64_t step);
   std::int64_t micro_batches(const Batch& batch) const;
   double retire(detail::EvaluatedBatch& batch);
+  std::optional<std::int64_t> first_of_stages(std::optional<std::int64_t> step) const;
   std::string first_non_finite(std::int64_t step);
   void require_finite(const Evaluation& e, std::string culprit) const;
 
@@ -93,8 +94,9 @@ class Evaluator {
   Communicator* communicator_;
   EvaluatorOptions options_;
   Context& context_;
-  std::optional<ProcessGrid> replicas_;  ///< data x space, if replicas have several ranks
+  std::optional<ProcessGrid> replicas_;  ///< if replicas have several ranks
   FieldRows rows_;                       ///< of the data's fields that the plan reads on this rank
+  Shape prediction_shape_;               ///< of one sample
   bool counts_ = true;  ///< losses and metrics; else another rank of the replica counts the same samples
   std::optional<Loader> loader_;
   std::optional<FedExecutor> network_;  ///< ends before the batches that it reads

@@ -97,7 +97,8 @@ void InputPipeline::prepare_here(Input& input, const Field& field) const {
   const Tensor& t = input.tensor;
   constexpr std::size_t alignment = 64;  // of what Executor::read_input_from() takes
   if (executor_.plan().micro_batches() > 1 && t.bytes() % alignment != 0)
-    input.ahead = context_.allocate(t.desc(), field.name + " of a micro-batch");
+    for (std::int64_t i = 0; i < executor_.plan().in_flight(); ++i)
+      input.here.push_back(context_.allocate(t.desc(), field.name + " of a micro-batch"));
   input.to_plain = field.shape.rank() >= 3 && !t.layout().is_channels_last(t.shape());
   if (input.to_plain && (!t.layout().is_plain(t.shape()) || t.dtype() != DType::f32))
     fail("input {} has the layout {}, which is neither plain nor channels-last", field.name,
@@ -133,8 +134,7 @@ std::size_t InputPipeline::prepare_decoder(const CodedField& coded, const Input&
 
 void InputPipeline::feed(const Batch& batch, std::int64_t micro_batch) {
   const TraceSpan span("copy", "input");
-  const std::int64_t first = micro_batch * weight_.tensor.elements();
-  queue_ ? feed_device(batch, first) : feed_here(batch, first);
+  queue_ ? feed_device(batch, micro_batch) : feed_here(batch, micro_batch);
 }
 
 void InputPipeline::finish() {
@@ -143,28 +143,31 @@ void InputPipeline::finish() {
   queue_->wait();
 }
 
-/// `first`: sample of the batch.
-void InputPipeline::feed_here(const Batch& batch, std::int64_t first) {
+void InputPipeline::feed_here(const Batch& batch, std::int64_t micro_batch) {
+  const std::int64_t first = first_sample(micro_batch);
   for (std::size_t i = 0; i < targets_.size(); ++i) {
     auto& t = targets_[i];
     const auto& s = t.tensor.shape();
     auto* from = part_of(batch.fields[i], first, t.given.bytes(), s[0]);
     if (t.to_plain) {
-      turn_to_plain(reinterpret_cast<const float*>(from), t.tensor.data<float>(), s[0], s[1],
-                    s.elements() / (s[0] * s[1]));
-    } else if (t.ahead) {
-      std::memcpy(t.ahead.raw(), from, t.ahead.bytes());
-      executor_.read_input_from(t.name, t.ahead.raw());
+      turn_to_plain(reinterpret_cast<const float*>(from), executor_.input(t.name, micro_batch).data<float>(), s[0],
+                    s[1], s.elements() / (s[0] * s[1]));
+    } else if (!t.here.empty()) {
+      const Tensor& copy = t.here[static_cast<std::size_t>(micro_batch) % t.here.size()];
+      std::memcpy(copy.raw(), from, copy.bytes());
+      executor_.read_input_from(t.name, copy.raw(), micro_batch);
     } else {
-      executor_.read_input_from(t.name, from);
+      executor_.read_input_from(t.name, from, micro_batch);
     }
   }
-  context_.device().copy_from_host(weight_.tensor.raw(), batch.weight + first, weight_.tensor.bytes());
+  context_.device().copy_from_host(executor_.input("weight", micro_batch).raw(), batch.weight + first,
+                                   weight_.tensor.bytes());
 }
 
 /// Each batch is copied while the step before is at work. Within the device it then goes to where the step reads it,
 /// which costs little and leaves the step's calls as they are recorded.
-void InputPipeline::feed_device(const Batch& batch, std::int64_t first) {
+void InputPipeline::feed_device(const Batch& batch, std::int64_t micro_batch) {
+  const std::int64_t first = first_sample(micro_batch);
   const auto codes_of = [&](std::size_t i) { return batch.coded && batch.coded->field == i; };
   KEELSON_EXPECT(!batch.coded || decoder_);
   for (std::size_t i = 0; i < targets_.size(); ++i) {
@@ -179,23 +182,23 @@ void InputPipeline::feed_device(const Batch& batch, std::int64_t first) {
   std::memcpy(staged_weight_.get(), batch.weight + first, weight_.ahead.bytes());
   queue_->copy_from_host(weight_.ahead.raw(), staged_weight_.get(), weight_.ahead.bytes());
   queue_->device_waits();
-  for (std::size_t i = 0; i < targets_.size(); ++i) convert(targets_[i], codes_of(i));
-  context_.device().copy(weight_.tensor.raw(), weight_.ahead.raw(), weight_.tensor.bytes());
+  for (std::size_t i = 0; i < targets_.size(); ++i)
+    convert(targets_[i], codes_of(i), executor_.input(targets_[i].name, micro_batch));
+  context_.device().copy(executor_.input("weight", micro_batch).raw(), weight_.ahead.raw(), weight_.tensor.bytes());
   queue_->wait_for_device();  // the next batch may come when this one has left `ahead`
 }
 
-void InputPipeline::convert(const Input& input, bool codes) const {
+void InputPipeline::convert(const Input& input, bool codes, const Tensor& to) const {
   if (codes)
     decoder_->op->forward({.src = Tensor(decoder_->codes, input.ahead.raw()),
                            .table = decoder_->table,
                            .channels = decoder_->channels,
                            .samples = decoder_->samples,
-                           .dst = input.tensor});
+                           .dst = to});
   else if (input.reorder)
-    input.reorder->forward(
-        {.src = Tensor(input.given, input.ahead.raw()), .dst = input.tensor, .scratch = input.scratch});
+    input.reorder->forward({.src = Tensor(input.given, input.ahead.raw()), .dst = to, .scratch = input.scratch});
   else
-    context_.device().copy(input.tensor.raw(), input.ahead.raw(), input.tensor.bytes());
+    context_.device().copy(to.raw(), input.ahead.raw(), to.bytes());
 }
 
 }  // namespace keelson

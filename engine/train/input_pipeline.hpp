@@ -50,9 +50,10 @@ class InputPipeline {
     Tensor tensor;
     bool to_plain = false;  ///< channels-last -> plain, by the host
     TensorDesc given;       ///< of the field
-    /// Where the copy arrives. On a device that shares the host's memory: only of fields whose micro-batches do not lie
-    /// where the plan can read them.
-    Tensor ahead;
+    /// On a device that shares the host's memory, for fields whose micro-batches do not lie where the plan can read
+    /// them: where the copy arrives.
+    std::vector<Tensor> here;  ///< of each micro-batch in flight
+    Tensor ahead;              ///< where the copy arrives on other devices
     // For devices that the host cannot write to:
     std::shared_ptr<ops::Reorder> reorder;  ///< from there to the input; null: a plain copy
     Tensor scratch;
@@ -67,9 +68,10 @@ class InputPipeline {
   void prepare_here(Input& input, const Field& field) const;
   void prepare_device(Input& input, std::size_t code_bytes);
   std::size_t prepare_decoder(const CodedField& coded, const Input& input);
-  void feed_here(const Batch& batch, std::int64_t first);
-  void feed_device(const Batch& batch, std::int64_t first);
-  void convert(const Input& input, bool codes) const;
+  void feed_here(const Batch& batch, std::int64_t micro_batch);
+  void feed_device(const Batch& batch, std::int64_t micro_batch);
+  void convert(const Input& input, bool codes, const Tensor& to) const;
+  std::int64_t first_sample(std::int64_t micro_batch) const { return micro_batch * weight_.tensor.elements(); }
   Executor& executor_;
   Context& context_;
   std::vector<Input> targets_;

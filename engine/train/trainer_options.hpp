@@ -36,10 +36,12 @@ struct TrainerOptions {
   std::int64_t batch = 1;                     ///< samples per step and replica
   /// Gradient accumulation: forward and backward passes of a step (PlanOptions::micro_batch_count).
   std::int64_t micro_batches = 1;
-  /// The ranks of a replica, which take the same samples: extents of the process grid along space, while data gets the
-  /// ranks that are left. Other axes throw InputError. Along space, each rank computes a part of each sample
-  /// (spatial_parts()). The number of ranks must be a multiple of the replica's. More than one rank only in synchronous
-  /// training, and without reproducible sums.
+  /// The ranks of a replica, which take the same samples: extents of the process grid along space, channel or stage,
+  /// while data gets the ranks that are left. The axis ensemble throws InputError. A rank computes a part of each
+  /// sample (spatial_parts()), a part of the layers' channels (channel_parts()), or some of the layers (stage_parts()).
+  /// The number of ranks must be a multiple of the replica's. More than one rank only in synchronous training, and
+  /// without reproducible sums; several along channel or stage also without `change_network`, and on ranks that do not
+  /// survive losses.
   ProcessGrid::Extents replica;
   std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included
   /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;

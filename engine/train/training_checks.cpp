@@ -103,17 +103,17 @@ void require_replicas(const TrainerOptions& o, Communicator* ranks) {
         "replicas of {} ({}) with synchronization {}: only synchronous training has replicas of several ranks. Give "
         "--sync synchronous",
         counted(ranks_of(o.replica), "rank"), options, o.sync.to_string());
-  if (o.replica.channel == 1) return;
+  if (o.replica.channel == 1 && o.replica.stage == 1) return;
   if (ranks && ranks->survives_losses())
     refuse(
         "parts of the parameters on each rank ({}) on {} that survive losses: the part of a rank that dies would be "
-        "lost. Start the program without --with-ft ulfm, or give --spatial in place of --channel-parallel",
+        "lost. Start the program without --with-ft ulfm, or share samples alone, or parts of them (--spatial)",
         options, counted(ranks->size(), "rank"));
   if (o.change_network)
     refuse(
         "parts of the parameters on each rank ({}) with TrainerOptions::change_network: a network can only change "
-        "where each rank has whole parameters. Leave --channel-parallel out",
-        options);
+        "where each rank has whole parameters. Leave {} out",
+        options, options);
 }
 
 }  // namespace

@@ -21,14 +21,12 @@ std::string options_of(const ProcessGrid::Extents& replica) {
 }
 
 ProcessGrid::Extents training_extents(int ranks, const ProcessGrid::Extents& replica) {
-  if (replica.stage != 1 || replica.ensemble != 1)
-    refuse(
-        "a replica with {} parts along stage and {} along ensemble: training and evaluation divide work along data, "
-        "space and channel alone. Leave the other axes out",
-        replica.stage, replica.ensemble);
-  if (replica.space < 1 || replica.channel < 1)
-    refuse("a replica with {} parts of samples and {} parts of channels: expected 1 or more", replica.space,
-           replica.channel);
+  if (replica.ensemble != 1)
+    refuse("a grid with {} along ensemble: training and evaluation have one network. Leave this axis out",
+           counted(replica.ensemble, "rank"));
+  if (replica.space < 1 || replica.channel < 1 || replica.stage < 1)
+    refuse("a replica with {} parts of samples, {} parts of channels and {} stages: expected 1 or more of each",
+           replica.space, replica.channel, replica.stage);
   if (const int size = ranks_of(replica); ranks % size != 0)
     refuse("{}, but a replica has {} ({}): start a multiple of {} ranks, or change the replica", counted(ranks, "rank"),
            size, options_of(replica), size);

@@ -14,7 +14,7 @@ std::string options_of(const ProcessGrid::Extents& replica);
 
 /// The extents of the process grid of `ranks` ranks, of which replicas with the extents `replica` share the batch.
 /// `replica.data` is not read. Throws InputError if the ranks are no multiple of a replica's ranks, and for axes along
-/// which training and evaluation do not divide work: stage and ensemble.
+/// which training and evaluation do not divide work: ensemble.
 ProcessGrid::Extents training_extents(int ranks, const ProcessGrid::Extents& replica);
 
 /// The process grid of a training or an evaluation, without a communicator. Its coordinate on data is the number of

@@ -30,6 +30,7 @@ void TrainingSession::make() {
   SampleDecoding decoding = batches_.decoding();
   decoding.rows = rows_ = rows_of_fields(*graph_, plan, batches_.data());
   network_.emplace(*graph_, parameters_, plan, batches_.data(), decoding);
+  passes_ = network_->executor.plan().passes();
   if (apart_) network_->executor.set_progress(ranks_.training());
   if (loss_scale_) network_->executor.set_loss_scale(*loss_scale_);
   steps_ = 0;  // the calls of the new plan are timed, too
@@ -109,12 +110,15 @@ void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams para
   const int terms = apart_ ? ranks_.count() : 1;
   params.inverse_samples = static_cast<float>(terms) / static_cast<float>(batch.global_count);
   step_params_ = params;
-  for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
-    if (m > 0) network_->input.finish();
-    network_->input.feed(batch, m);
-    seconds.copy += watch.lap();
-    executor.forward(params, m);
-    executor.backward();
+  for (const Pass& pass : passes_) {
+    if (!pass.backward) {
+      if (pass.micro_batch > 0) network_->input.finish();
+      network_->input.feed(batch, pass.micro_batch);
+      seconds.copy += watch.lap();
+      executor.forward(params, pass.micro_batch);
+    } else {
+      executor.backward(pass.micro_batch);
+    }
     seconds.compute += watch.lap();
   }
   const double between = executor.take_exchange_seconds();  // for sums that layers need, as batch normalization
@@ -163,10 +167,12 @@ std::string TrainingSession::first_non_finite() {
   Executor& executor = this->executor();
   auto culprit = executor.first_non_finite();  // of the last micro-batch
   const bool batch_is_there = !parameters_.context().device().is_asynchronous();
-  for (std::int64_t m = 0; culprit.empty() && batch_is_there && m + 1 < executor.micro_batches(); ++m) {
+  // All ranks of a replica repeat the same passes, since these may communicate.
+  for (std::int64_t m = 0; batch_is_there && m + 1 < executor.micro_batches(); ++m) {
     network_->input.feed(*batch_, m);
     executor.forward(step_params_, m);
-    culprit = executor.first_non_finite();
+    const auto earlier = executor.first_non_finite();
+    if (culprit.empty()) culprit = earlier;
   }
   return culprit;
 }
@@ -180,12 +186,18 @@ void TrainingSession::store(RunState& state, bool on_every_rank) const {
   }
   // Recurrent states begin an epoch with zeros. A network with states goes on with all ranks alone.
   if (state.step_in_epoch == 0 || ranks_.waits()) return;
-  for (const auto& name : executor().states()) {
+  const auto own = executor().states();  // of this rank's stage
+  for (const Graph::Node& node : graph_->nodes()) {
+    if (!node.is_state) continue;
+    const std::string& name = node.name;
     const Tensor t = executor().input(name);
-    std::vector<float> mine(static_cast<std::size_t>(t.elements()));
-    parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
-    // The first rank of the replica has the same.
-    if (grid_ && grid_->number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) > 0) mine.clear();
+    std::vector<float> mine;
+    // Other ranks along these axes have the same.
+    const bool first = !grid_ || grid_->number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 0;
+    if (first && std::ranges::find(own, name) != own.end()) {
+      mine.resize(static_cast<std::size_t>(t.elements()));
+      parameters_.context().device().copy_to_host(mine.data(), t.raw(), t.bytes());
+    }
     Communicator* ranks = ranks_.training();
     auto all = ranks ? ranks->gather(mine, 0) : mine;
     Shape shape = t.shape();

@@ -88,6 +88,7 @@ class TrainingSession {
   std::optional<FedExecutor> network_;
   std::unique_ptr<Synchronizer> synchronizer_;  ///< if ranks work apart
   std::optional<ops::LossScale> loss_scale_;    ///< of the executor that was released
+  std::vector<Pass> passes_;                    ///< of a step of this executor
   std::int64_t steps_ = 0;                      ///< of this executor
   const Batch* batch_ = nullptr;                ///< of the latest step, while that is under way
   ops::StepParams step_params_;                 ///< of the latest step

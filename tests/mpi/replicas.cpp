@@ -201,8 +201,8 @@ TEST_F(ReplicasTest, RefusesWhatOnlyReplicasOfOneRankCanDo) {
   const std::string ranks = size() == 1 ? "1 rank" : std::to_string(size()) + " ranks";
   const auto text = refusal(3, nothing);
   EXPECT_NE(text.find(ranks + ", but a replica has 3 (--spatial 3)"), std::string::npos) << text;
-  const auto other = refusal(1, [&](TrainerOptions& o) { o.replica.stage = 2; });
-  EXPECT_NE(other.find("divide work along data, space and channel alone"), std::string::npos) << other;
+  const auto other = refusal(1, [&](TrainerOptions& o) { o.replica.ensemble = 2; });
+  EXPECT_NE(other.find("a grid with 2 ranks along ensemble"), std::string::npos) << other;
   if (size() == 1) return;
   const auto relaxed = refusal(2, [](TrainerOptions& o) { o.sync = SyncMode::parse("local:2"); });
   EXPECT_NE(relaxed.find("replicas of 2 ranks (--spatial 2) with synchronization"), std::string::npos) << relaxed;
