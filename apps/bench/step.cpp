@@ -19,6 +19,7 @@
 #include "engine/onnx/export.hpp"
 #include "engine/plan/spatial_parts.hpp"
 #include "engine/train/choose_grid.hpp"
+#include "engine/train/choose_stages.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson::bench {
@@ -41,7 +42,7 @@ struct StepOptions {
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
   for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "parallel",
-                           "spatial", "channel-parallel", "micro-batches"})
+                           "spatial", "channel-parallel", "stages", "micro-batches"})
     if (o.subcommand->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -117,7 +118,7 @@ struct StepResult {
   /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
-    const bool alone = grid.extent({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 1;
+    const bool alone = grid.extent(ProcessGrid::Axis::data) == grid.extent(Distribution::all_terms);
     return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(), alone ? "rank" : "replica of " + grid.describe(),
                        to_string(precision), options.inference ? ", inference" : "");
   }
@@ -210,16 +211,15 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   const auto replica = o.exchange.grid.replica.extents();
   const int ranks = ranks_of(replica);
   if (o.subcommand->given("parallel"))
-    refuse("--as-rank shows a rank of one replica: give --spatial or --channel-parallel in place of --parallel");
+    refuse(
+        "--as-rank shows a rank of one replica: give --spatial, --channel-parallel or --stages in place of --parallel");
   if (o.as_rank >= ranks)
     refuse("--as-rank {} of {}: expected a rank from 0 to {}", o.as_rank, ranks == 1 ? "1 rank" : options_of(replica),
            ranks - 1);
   const ProcessGrid grid(training_extents(ranks, replica), o.as_rank);
   app::require_parts(net.graph, grid);
-  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
-                      .micro_batch_count = o.exchange.micro_batches,
-                      .training = !o.inference,
-                      .grid = &grid};
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
+  options.micro_batch_count = app::decide_micro_batches(o.exchange, options.batch, replica.stage);
   if (options.training) options.optimizer = net.optimizer.get();
   options.recompute = o.recompute;
   options.precision = choose_precision(o.precision, net.graph, context, options);
@@ -242,6 +242,7 @@ ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Conte
                                  PlanOptions& options) {
   if (const auto asked_for = app::requested_grid(o.exchange.grid, world.size())) return *asked_for;
   const std::int64_t global_batch = options.batch * world.size();
+  options.micro_batch_count = app::decide_micro_batches(o.exchange, options.batch, 1);
   options.precision = choose_precision(o.precision, net.graph, context, options);
   const GridChoice choice = choose_grid(net.graph, context, world, global_batch, options, {.measure_all = true});
   options.batch = choice.grid().batch;
@@ -258,9 +259,7 @@ ExitCode run_step(const StepOptions& o, app::Launch& launch) {
   if (o.subcommand->given("as-rank")) return show_plan(o, launch, net, *context);
   MachinePeaks peaks;
   if (o.profile()) peaks = machine_peaks(*context, launch, o.remeasure);
-  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch,
-                      .micro_batch_count = o.exchange.micro_batches,
-                      .training = !o.inference};
+  PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference};
   if (options.training) {
     options.optimizer = net.optimizer.get();
     app::check(o.exchange, o.precision);
@@ -268,10 +267,14 @@ ExitCode run_step(const StepOptions& o, app::Launch& launch) {
     options.recompute = o.recompute;
   }
   const ProcessGrid grid(*session.ranks, decide_grid(o, net, *context, *session.ranks, options));
+  const int stages = grid.extent(ProcessGrid::Axis::stage);
+  if (!o.exchange.grid.is_auto())
+    options.micro_batch_count = app::decide_micro_batches(o.exchange, options.batch, stages);
   options.grid = &grid;
   app::require_parts(net.graph, grid);
   const auto trace = app::begin_trace(o.trace, launch.world);
   options.precision = choose_precision(o.precision, net.graph, *context, options);
+  options.stage_starts = choose_stage_starts(net.graph, *context, *session.ranks, stages, options);
   Parameters parameters(net.graph, *context, 1);
   if (!o.onnx.empty() && launch.world.rank() == 0) export_onnx(net.graph, parameters, o.onnx, {.name = net.title});
   Executor executor(net.graph, parameters, options);
@@ -330,11 +333,10 @@ void define_step(app::CommandLine& line) {
   v.flag("--recompute", o->recompute,
          "Compute cheap values again in the backward pass, as in training with --recompute");
   option_backend(v, o->backend);
-  v.option_without_default(
-       "--as-rank", o->as_rank,
-       "Of --spatial or --channel-parallel: print the plan and the memory of this rank, without the "
-       "other ranks and without running it",
-       "RANK")
+  v.option_without_default("--as-rank", o->as_rank,
+                           "Of --spatial, --channel-parallel or --stages: print the plan and the memory of this rank, "
+                           "without the other ranks and without running it",
+                           "RANK")
       .non_negative();
   v.flag("--plan", o->plan,
          "Print every call of the step with its backend, kernel, layout, work, time, and share of the machine's "

@@ -8,22 +8,28 @@
 
 namespace keelson::bench {
 
-void fill_inputs(Context& context, const Network& net, const Executor& executor) {
-  for (const auto& node : net.graph.nodes()) {
-    if (!node.srcs.empty()) continue;
-    const Tensor t = executor.input(node.name);
-    if (t.dtype() == DType::s32) {
-      std::vector<std::int32_t> numbers(static_cast<std::size_t>(t.elements()));
-      const philox::Key key{1, philox::stream_of(node.name), 0};
-      for (std::size_t i = 0; i < numbers.size(); ++i)
-        numbers[i] = static_cast<std::int32_t>(philox::uniform(key, i) * static_cast<float>(net.classes));
-      context.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
-      continue;
-    }
-    std::vector<float> values(static_cast<std::size_t>(t.elements()));
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] = philox::uniform({1, 0, 0}, i);
-    context.write_plain(t, values.data());
+namespace {
+
+void fill_input(Context& context, const Network& net, const std::string& name, const Tensor& t) {
+  if (t.dtype() == DType::s32) {
+    std::vector<std::int32_t> numbers(static_cast<std::size_t>(t.elements()));
+    const philox::Key key{1, philox::stream_of(name), 0};
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = static_cast<std::int32_t>(philox::uniform(key, i) * static_cast<float>(net.classes));
+    context.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
+    return;
   }
+  std::vector<float> values(static_cast<std::size_t>(t.elements()));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = philox::uniform({1, 0, 0}, i);
+  context.write_plain(t, values.data());
+}
+
+}  // namespace
+
+void fill_inputs(Context& context, const Network& net, const Executor& executor) {
+  for (const auto& node : net.graph.nodes())
+    for (std::int64_t m = 0; node.srcs.empty() && m < executor.plan().in_flight(); ++m)
+      fill_input(context, net, node.name, executor.input(node.name, m));
 }
 
 ops::StepParams first_step(const Executor& executor) {
@@ -39,13 +45,16 @@ ops::StepParams first_step(const Executor& executor) {
 double time_steps(int count, Executor& executor, Communicator& world, Device& device, ops::StepParams& step) {
   using clock = std::chrono::steady_clock;
   const bool training = executor.plan().options().training;
+  const auto passes = executor.plan().passes();
   world.barrier();
   const auto start = clock::now();
   for (int i = 0; i < count; ++i, ++step.step) {
     const Activity activity(Activity::Kind::step, static_cast<std::int64_t>(step.step) + 1, 1);
-    for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
-      executor.forward(step, m);
-      if (training) executor.backward();
+    for (const Pass& pass : passes) {
+      if (pass.backward)
+        executor.backward(pass.micro_batch);
+      else
+        executor.forward(step, pass.micro_batch);
     }
     if (training) executor.update();
     executor.carry_states();

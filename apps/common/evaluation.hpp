@@ -27,7 +27,7 @@ struct EvaluationOptions {
 };
 
 /// The first declares --checkpoint and the device's options; the second --batch, --spatial,
-/// --channel-parallel, --loader-threads, --json and --trace.
+/// --channel-parallel, --stages, --loader-threads, --json and --trace.
 void declare_checkpoint(EvaluationOptions& o, Subcommand& subcommand);
 void declare_evaluation(EvaluationOptions& o, Subcommand& subcommand);
 

@@ -1,5 +1,7 @@
 #include "apps/common/exchange_options.hpp"
 
+#include <algorithm>
+
 #include "apps/common/subcommand.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
@@ -40,9 +42,9 @@ void declare(RequestedExchange& o, Subcommand& v) {
   declare(o.grid, v);
   v.option("--micro-batches", o.micro_batches,
            "Gradient accumulation: forward and backward passes of a step, each with an equal part of the batch. Less "
-           "memory, the same results up to rounding",
+           "memory, the same results up to rounding. 0: one pass; with --stages, up to 4 for each stage",
            "PASSES")
-      .positive()
+      .non_negative()
       .stored();
 }
 
@@ -55,6 +57,14 @@ ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) 
   o.reproducible = requested.reproducible;
   o.shards = parse_shards(requested.shards);
   return o;
+}
+
+std::int64_t decide_micro_batches(const RequestedExchange& requested, std::int64_t samples, int stages) {
+  if (requested.micro_batches > 0) return requested.micro_batches;
+  if (stages == 1) return 1;
+  std::int64_t passes = std::min<std::int64_t>(samples, std::int64_t{4} * stages);
+  while (samples % passes != 0) --passes;
+  return passes;
 }
 
 ProgressBy progress_by(const RequestedExchange& requested) {

@@ -16,18 +16,23 @@ struct RequestedExchange {
   std::string wire = "fp32";
   std::string progress = "auto";
   bool reproducible = false;
-  std::string shards = "none";     ///< OptimizerShards
-  RequestedGrid grid;              ///< how ranks share the work
-  std::int64_t micro_batches = 1;  ///< forward and backward passes of a step
+  std::string shards = "none";  ///< OptimizerShards
+  RequestedGrid grid;           ///< how ranks share the work
+  /// Forward and backward passes of a step; 0: 4 for each stage, as far as the samples allow, and 1 without stages.
+  std::int64_t micro_batches = 0;
 };
 
 /// Declares --bucket-mb, --wire, --progress, --reproducible, --shard-optimizer, --parallel, --spatial,
-/// --channel-parallel and --micro-batches on a subcommand.
+/// --channel-parallel, --stages and --micro-batches on a subcommand.
 void declare(RequestedExchange& o, Subcommand& subcommand);
 
 /// Makes ExchangeOptions from the user's options. A bucket size of 0 is decided by timing sums over `ranks`.
 /// Collective.
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks);
+
+/// --micro-batches for this many samples of a replica. The default with stages is the largest divisor of the samples of
+/// at most 4 for each stage.
+std::int64_t decide_micro_batches(const RequestedExchange& requested, std::int64_t samples, int stages);
 
 /// --progress: whether a thread or the calls between ops let the exchange advance.
 ProgressBy progress_by(const RequestedExchange& requested);

@@ -14,6 +14,7 @@ namespace keelson::app {
 ProcessGrid::Extents RequestedReplica::extents() const {
   auto e = ProcessGrid::parse_blocks(spatial);
   e.channel = channel_parallel;
+  e.stage = stages;
   return e;
 }
 
@@ -39,6 +40,13 @@ void declare(RequestedReplica& o, Subcommand& v) {
            "Parts into which the filters of convolutions and the units of dense layers are cut, one for each of so "
            "many neighbouring ranks: for networks whose parameters are too many for one rank (tensor parallelism)",
            "PARTS")
+      .positive()
+      .not_stored();
+  v.option(
+       "--stages", o.stages,
+       "Groups of layers, one after the other, each for one rank: each rank has the parameters of its layers alone, "
+       "and micro-batches go through the groups (pipeline parallelism)",
+       "STAGES")
       .positive()
       .not_stored();
 }

@@ -18,7 +18,8 @@ class Subcommand;
 struct RequestedReplica {
   std::string spatial = "1";  ///< parts of each sample: "4", or "4x2" along two dimensions
   int channel_parallel = 1;   ///< parts of the channels of each layer
-  /// Extents along space and channel. Throws InputError for a text that is no number of parts.
+  int stages = 1;             ///< groups of layers, one after the other
+  /// Extents along space, channel and stage. Throws InputError for a text that is no number of parts.
   ProcessGrid::Extents extents() const;
 };
 
@@ -29,9 +30,9 @@ struct RequestedGrid {
   bool is_auto() const { return parallel == "auto"; }  ///< the grid is chosen by measuring (choose_grid())
 };
 
-/// Declares --parallel, --spatial and --channel-parallel on a subcommand.
+/// Declares --parallel, --spatial, --channel-parallel and --stages on a subcommand.
 void declare(RequestedGrid& o, Subcommand& subcommand);
-/// Declares --spatial and --channel-parallel.
+/// Declares --spatial, --channel-parallel and --stages.
 void declare(RequestedReplica& o, Subcommand& subcommand);
 
 /// The process grid that the user asks for; no value for --parallel auto. Throws InputError where the options

@@ -18,6 +18,8 @@
 #include "engine/base/ranks.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/plan/memory_needs.hpp"
+#include "engine/plan/stage_parts.hpp"
+#include "engine/train/choose_stages.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
@@ -71,6 +73,11 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}{}\n", counted(t.epochs, "epoch"),
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, ranks, s.optimizer, s.schedule,
              to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
+  if (t.replica.stage > 1) {
+    const auto starts = t.stage_starts.empty() ? estimated_stage_starts(task.graph, t.replica.stage) : t.stage_starts;
+    fmt::print("stages: {} micro-batches; the stages but the first begin with {}\n", t.micro_batches,
+               fmt::join(starts, ", "));
+  }
   // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
   const bool open_mpi = launch.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
@@ -87,7 +94,8 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
 /// If the memory of the device is too small, refuses with a message that says which batch fits.
 std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& session, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
-  require_memory_for_parameters(task.graph, *session.context, *t.optimizer);
+  const bool whole_parameters = t.replica.channel == 1 && t.replica.stage == 1;
+  if (whole_parameters) require_memory_for_parameters(task.graph, *session.context, *t.optimizer);
   try {
     parameters.emplace(task.graph, *session.context, t.seed);
     return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, session.ranks.get(), t);
@@ -251,7 +259,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   if (options_.exchange.grid.is_auto())
     grid_ = fewest_parts(launch_.world.size(), o.global_batch > 0 ? o.global_batch : o.batch * launch_.world.size());
   t.batch = batch_per_replica(o, grid_);
-  t.micro_batches = options_.exchange.micro_batches;
+  t.micro_batches = decide_micro_batches(options_.exchange, t.batch, grid_.stage);
   t.replica = grid_;
   t.epochs = o.epochs;
   t.seed = o.seed;
@@ -282,7 +290,10 @@ void TrainingRun::choose_precision_and_grid(const TrainingTask& task, Context& c
   if (!chooses_grid) require_parts(task.graph, grid);
   t.precision = choose_precision(task.precision, task.graph, context,
                                  {.batch = t.batch, .micro_batch_count = t.micro_batches, .grid = &grid});
-  if (!chooses_grid) return;
+  if (!chooses_grid) {
+    t.stage_starts = choose_stage_starts(task.graph, context, world, t.replica.stage, t.plan());
+    return;
+  }
   const std::int64_t global_batch = t.batch * grid_.data;
   const GridChoice choice = choose_grid(task.graph, context, world, global_batch, t.plan());
   if (world.rank() == 0) fmt::print("{}", table_of(choice, world.size(), global_batch));

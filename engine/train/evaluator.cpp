@@ -91,6 +91,7 @@ void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
                    .training = false,
                    .precision = options_.precision,
                    .grid = replicas_ ? &*replicas_ : nullptr,
+                   .stage_starts = options_.stage_starts,
                    .peers = communicator_};
   plan.exchange.reproducible = options_.one_by_one;
   SampleDecoding decoding = decoding_for(context_.device());

@@ -35,6 +35,7 @@ EvaluatorOptions evaluator_options(const TrainerOptions& o) {
   return {.batch = o.batch,
           .micro_batches = o.micro_batches,
           .replica = o.replica,
+          .stage_starts = o.stage_starts,
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,
           .threads = o.threads,

@@ -11,7 +11,8 @@ PlanOptions TrainerOptions::plan() const {
           .exchange = exchange,
           .optimizer = optimizer.get(),
           .lag = sync.kind == SyncMode::Kind::lag,
-          .recompute = recompute};
+          .recompute = recompute,
+          .stage_starts = stage_starts};
 }
 
 std::vector<std::string> TrainerOptions::moments() const {

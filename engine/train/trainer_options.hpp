@@ -43,7 +43,8 @@ struct TrainerOptions {
   /// without reproducible sums; several along channel or stage also without `change_network`, and on ranks that do not
   /// survive losses.
   ProcessGrid::Extents replica;
-  std::int64_t epochs = 1;  ///< passes over the training data, those of resumed runs included
+  std::vector<std::string> stage_starts;  ///< as PlanOptions::stage_starts, for training and validation
+  std::int64_t epochs = 1;                ///< passes over the training data, those of resumed runs included
   /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;
   /// negative: no limit.
   std::int64_t max_steps = -1;
