@@ -106,6 +106,7 @@ struct StepResult {
   ExchangeOptions exchange;
   MachinePeaks peaks;
   const ProcessGrid& grid;
+  double gflop;         ///< of a step, of all ranks
   std::string without;  ///< Without::option
 
   std::int64_t batch() const { return executor.batch(); }
@@ -114,7 +115,7 @@ struct StepResult {
     return static_cast<double>(batch() * grid.extent(ProcessGrid::Axis::data)) / seconds.median;
   }
   double units_per_second() const { return samples_per_second() * static_cast<double>(net.units_per_sample); }
-  double gflop_per_second() const { return gflop_of_step(executor) * launch.world.size() / seconds.median; }
+  double gflop_per_second() const { return gflop / seconds.median; }
   /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
   std::string title() const {
@@ -293,9 +294,11 @@ ExitCode run_step(const StepOptions& o, app::Launch& launch) {
   }
   const StepTimes times = measure(o, executor, without, launch.world, context->device());
   app::end_trace(o.trace, trace.get(), launch.world, o.json ? nullptr : stdout);
+  double gflop = gflop_of_step(executor);
+  launch.world.allreduce(&gflop, 1, Reduction::sum);
   if (launch.world.rank() == 0)
     report({o, launch, net, executor, options.precision, session.describe(), times.step, times, options.exchange, peaks,
-            grid, without ? without->option : ""});
+            grid, gflop, without ? without->option : ""});
   return ExitCode::done;
 }
 

@@ -18,7 +18,6 @@
 #include "engine/base/ranks.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/plan/memory_needs.hpp"
-#include "engine/plan/stage_parts.hpp"
 #include "engine/train/choose_stages.hpp"
 #include "engine/train/training_grid.hpp"
 
@@ -73,11 +72,9 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
   fmt::print("{} of {}, batch {} ({}); {}; learning rate {}; {}{}\n", counted(t.epochs, "epoch"),
              counted(trainer.steps_per_epoch(), "step"), s.global_batch, ranks, s.optimizer, s.schedule,
              to_string(t.precision), relaxed ? "; synchronization " + t.sync.to_string() : "");
-  if (t.replica.stage > 1) {
-    const auto starts = t.stage_starts.empty() ? estimated_stage_starts(task.graph, t.replica.stage) : t.stage_starts;
+  if (t.replica.stage > 1)
     fmt::print("stages: {} micro-batches; the stages but the first begin with {}\n", t.micro_batches,
-               fmt::join(starts, ", "));
-  }
+               fmt::join(t.stage_starts, ", "));
   // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
   const bool open_mpi = launch.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;

@@ -104,15 +104,16 @@ std::vector<std::string> words_of(const std::string& text) {
 std::vector<std::string> choose_stage_starts(const Graph& graph, Context& context, Communicator& world, int stages,
                                              const PlanOptions& options) {
   if (stages == 1) return {};
-  estimated_stage_starts(graph, stages);  // throws for too many
+  const auto text_of = [](const std::vector<std::string>& starts) { return fmt::format("{}", fmt::join(starts, "|")); };
+  const std::string estimated = text_of(estimated_stage_starts(graph, stages));
   const Autotuner* const of_device = context.device().autotuner();
   Autotuner autotuner("stages-" + (of_device ? of_device->file().stem().string() : context.device().describe()),
                       std::make_unique<WallClockTimer>(), tuning_ranks(&world));
   const auto usable = [&](const std::string& text) { return std::ssize(words_of(text)) == stages - 1; };
-  return words_of(autotuner.choose_value(key(graph, context, stages, options), "", usable, [&] {
+  return words_of(autotuner.choose_value(key(graph, context, stages, options), estimated, usable, [&] {
     const auto seconds = measure(graph, context, world, options);
-    if (!seconds) return std::string();
-    return fmt::format("{}", fmt::join(stage_starts(graph, fuse(graph, options), *seconds, stages), "|"));
+    if (!seconds) return estimated;
+    return text_of(stage_starts(graph, fuse(graph, options), *seconds, stages));
   }));
 }
 

@@ -13,8 +13,9 @@ namespace keelson {
 /// a step has them, and of its update. The first rank keeps the answer in a file beside that of the device's other
 /// choices (Autotuner), for this network, stages, micro-batches, precision and number of threads.
 ///
-/// Empty, which stands for estimates from shapes: with one stage, with KEELSON_TUNE=off, and where the whole network
-/// has no room on a rank.
+/// With KEELSON_TUNE=off, and where the whole network has no room on a rank, the answer is that of estimates from
+/// shapes (estimated_stage_starts()); with one stage it is empty.
+///
 ///
 /// `options`: of the training plan; `grid` is not read. All memory is given back. The same answer on all ranks. Throws
 /// InputError for more stages than nodes that compute. Collective.

@@ -68,7 +68,8 @@ class Autotuner {
                                     const std::vector<std::string>& candidates, const Trials& trials);
 
   /// A choice that is no minimum of times: the kept one for `key` if `usable` takes it, else what `measure` returns,
-  /// which is kept; with KEELSON_TUNE=off `rule_of_thumb`. Collective over `ranks`; all of them measure together.
+  /// which is kept; with KEELSON_TUNE=off `rule_of_thumb`. No value is empty. Collective over `ranks`; all of them
+  /// measure together.
   std::string choose_value(const std::string& key, const std::string& rule_of_thumb,
                            const std::function<bool(const std::string&)>& usable,
                            const std::function<std::string()>& measure);

@@ -1,4 +1,4 @@
-"""--spatial and --channel-parallel: ranks that compute parts of samples or layers train as one rank does with whole ones."""
+"""--spatial, --channel-parallel and --stages: ranks that share samples or layers train as one rank does."""
 
 import json
 import os
@@ -36,7 +36,8 @@ class Replicas(UniversesCase):
     def test_parts_train_as_whole_samples_do(self):
         """With dropout, and a short last step."""
         whole, _ = self.train("whole", "--global-batch", 2, ranks=1)
-        for option, grid in (("--spatial", "data 2 x space 2"), ("--channel-parallel", "data 2 x channel 2")):
+        for option, grid in (("--spatial", "data 2 x space 2"), ("--channel-parallel", "data 2 x channel 2"),
+                             ("--stages", "data 2 x stage 2")):
             with self.subTest(option):
                 parts, text = self.train(option, "--global-batch", 2, option, 2, ranks=4)
                 self.assertIn(f"batch 2 (4 ranks: {grid})", text)
@@ -48,7 +49,7 @@ class Replicas(UniversesCase):
         options = ("--global-batch", 2, "--max-steps", 6)
         whole, _ = self.train("whole", *options, ranks=1)
         for first, then in ((("--spatial", 4), ()), (("--channel-parallel", 2), ("--parallel", "data 1 x channel 3")),
-                            ((), ("--channel-parallel", 2))):
+                            ((), ("--channel-parallel", 2)), (("--stages", 3), ("--spatial", 2)), ((), ("--stages", 2))):
             with self.subTest((first, then)):
                 ranks = [int(str(option[-1]).split()[-1]) if option else 1 for option in (first, then)]
                 parts, _ = self.train("parts", *options[:-1], 3, *first, "--overwrite", ranks=ranks[0])
@@ -56,7 +57,7 @@ class Replicas(UniversesCase):
                 self.assert_same_run(parts, whole)
         results = [json.loads(self.succeed("evaluate", "--checkpoint", whole, "--data", self.data / "test", "--batch", 1, "--json",
                                            *options, ranks=ranks, env=ONE_THREAD))
-                   for options, ranks in (((), 1), (("--spatial", 2), 2), (("--channel-parallel", 2), 2))]
+                   for options, ranks in (((), 1), (("--spatial", 2), 2), (("--channel-parallel", 2), 2), (("--stages", 2), 2))]
         for result in results[1:]:
             self.assertAlmostEqual(result["loss"], results[0]["loss"], delta=1e-5)
 
@@ -66,6 +67,11 @@ class Replicas(UniversesCase):
                                      (("--spatial", 2, "--channel-parallel", 2), 2, r"has 4 \(--spatial 2, --channel-parallel 2\)"),
                                      (("--spatial", 2, "--channel-parallel", 2), 4, "leave one of the two options out"),
                                      (("--channel-parallel", 0), 2, "--channel-parallel"),
+                                     (("--stages", 0), 2, "--stages"),
+                                     (("--stages", 2, "--spatial", 2), 4, "leave all but one of these options out"),
+                                     (("--stages", 2, "--reproducible"), 2, "leave one of the two options out"),
+                                     (("--stages", 2, "--shard-optimizer", "moments"), 2, "leave one of the two options out"),
+                                     (("--stages", 2, "--sync", "lag"), 2, r"\(--stages 2\) with synchronization lag"),
                                      (("--channel-parallel", 2, "--reproducible"), 2, "leave one of the two options out"),
                                      (("--channel-parallel", 2, "--shard-optimizer", "moments"), 2, "leave one of the two options out"),
                                      (("--channel-parallel", 2, "--sync", "local:2"), 2, r"\(--channel-parallel 2\) with synchronization local"),
@@ -83,6 +89,7 @@ class Replicas(UniversesCase):
                               (("--parallel", "space 4"), "4 ranks: data 1 x space 4"),
                               (("--spatial", "2x2"), "4 ranks: data 1 x space 2x2"),
                               (("--parallel", "data 2 x channel 2"), "4 ranks: data 2 x channel 2"),
+                              (("--parallel", "data 2 x stage 2"), r"2 micro-batches; the stages but the first begin with \w+"),
                               (("--parallel", "auto"), r"process grids for 4 ranks and 4 samples a step:[\s\S]*chosen: data ")):
             with self.subTest(options):
                 out = self.succeed("train", "--data", self.data, "--out", self.out, "--overwrite", "--global-batch", 4, "--max-steps", 1,
@@ -90,7 +97,7 @@ class Replicas(UniversesCase):
                 self.assertRegex(out, says)
         for options, says in ((("--parallel", "data 2 x space 2", "--spatial", 2), "both say how ranks share samples"),
                               (("--parallel", "data 4 x space 2"), "is for 8 ranks, but there are 4"),
-                              (("--parallel", "data 2 x stage 2"), "data, space and channel alone"),
+                              (("--parallel", "data 2 x ensemble 2"), "ensemble"),
                               (("--parallel", "rows 2"), "rows is no axis")):
             with self.subTest(options):
                 self.refused("train", "--data", self.data, "--out", self.out / "none", *options, ranks=4, says=says)
@@ -103,7 +110,7 @@ class Replicas(UniversesCase):
     @unittest.skipUnless(has_ulfm(), "needs Open MPI with ULFM")
     def test_ranks_that_survive_losses_have_all_of_the_state(self):
         for options, says in ((("--spatial", 2, "--shard-optimizer", "moments"), "--shard-optimizer"),
-                              (("--channel-parallel", 2), "--channel-parallel 2")):
+                              (("--channel-parallel", 2), "--channel-parallel 2"), (("--stages", 2), "--stages 2")):
             with self.subTest(options):
                 done = COSMOFLOW.run("train", "--data", self.data, "--out", self.out, *options, ranks=4, launcher=ULFM)
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
