@@ -16,7 +16,6 @@ namespace keelson {
 /// With KEELSON_TUNE=off, and where the whole network has no room on a rank, the answer is that of estimates from
 /// shapes (estimated_stage_starts()); with one stage it is empty.
 ///
-///
 /// `options`: of the training plan; `grid` is not read. All memory is given back. The same answer on all ranks. Throws
 /// InputError for more stages than nodes that compute. Collective.
 std::vector<std::string> choose_stage_starts(const Graph& graph, Context& context, Communicator& world, int stages,

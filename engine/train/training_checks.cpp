@@ -1,5 +1,7 @@
 #include "engine/train/training_checks.hpp"
 
+#include <fmt/ranges.h>
+
 #include <map>
 
 #include "engine/base/counted.hpp"
@@ -30,6 +32,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"batch", std::to_string(o.batch)},
       {"micro-batches", std::to_string(o.micro_batches)},
       {"replica", options_of(o.replica)},
+      {"beginnings of stages", fmt::format("{}", fmt::join(o.stage_starts, ", "))},
       {"epochs", std::to_string(o.epochs)},
       {"step limit", std::to_string(o.max_steps)},
       {"time limit", fmt::format("{}", o.time_limit)},
