@@ -85,7 +85,7 @@ void StageCutter::find_stages(const std::vector<std::string>& starts) {
     stage = std::min(stage, static_cast<int>(next));
   }
   if (next < starts.size())
-    refuse("stage {} begins at the node {}, which the network does not have behind the stage before", next + 1,
+    refuse("stage {} begins at the node {}, which the network does not have behind the stage before", next + 2,
            starts[next]);
 }
 
