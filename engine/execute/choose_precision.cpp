@@ -82,7 +82,8 @@ SlowestRankTimer::Group group_of(Communicator* ranks) {
 
 /// Chooses fp32 or `low`.
 Precision faster(Precision low, const Graph& graph, Context& context, const PlanOptions& options) {
-  Communicator* const ranks = options.communicator();
+  // Stages send values to each other in the steps that are measured.
+  Communicator* const ranks = options.has_stages() ? &options.grid->world() : options.communicator();
   std::int64_t off = tuning_is_off();
   if (ranks) ranks->on_host().broadcast(&off, sizeof(off), 0);
   const Precision rule_of_thumb = of_type(context.device().preferred_half());

@@ -105,7 +105,7 @@ std::vector<std::string> choose_stage_starts(const Graph& graph, Context& contex
                                              const PlanOptions& options) {
   if (stages == 1) return {};
   const auto text_of = [](const std::vector<std::string>& starts) { return fmt::format("{}", fmt::join(starts, "|")); };
-  const std::string estimated = text_of(estimated_stage_starts(graph, stages));
+  std::string estimated = text_of(estimated_stage_starts(graph, stages));
   const Autotuner* const of_device = context.device().autotuner();
   Autotuner autotuner("stages-" + (of_device ? of_device->file().stem().string() : context.device().describe()),
                       std::make_unique<WallClockTimer>(), tuning_ranks(&world));

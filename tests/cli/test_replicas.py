@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import unittest
 
 from killed_runs import ULFM, has_ulfm
@@ -101,6 +102,15 @@ class Replicas(UniversesCase):
                               (("--parallel", "rows 2"), "rows is no axis")):
             with self.subTest(options):
                 self.refused("train", "--data", self.data, "--out", self.out / "none", *options, ranks=4, says=says)
+
+    def test_stages_agree_on_what_they_measure(self):
+        """The precision, and the layers with which stages begin; both are kept for the next start."""
+        tuned = ONE_THREAD | {"KEELSON_TUNE": "on", "KEELSON_CACHE": str(self.folder / "choices")}
+        found = [re.search("begin with .*", self.succeed("train", "--data", self.data, "--out", self.out, "--overwrite", "--batch", 2,
+                                                         "--max-steps", 1, "--stages", 2, "--precision", "auto", ranks=2, env=tuned))[0]
+                 for _ in range(2)]
+        self.assertEqual(*found)
+        self.assertTrue(list((self.folder / "choices").glob("stages-*")))
 
     def test_networks_without_parts(self):
         done = BENCH.run("step", "--net", "lstm-small", "--spatial", 2, ranks=2)
