@@ -75,15 +75,10 @@ TEST_F(ReplicasTest, CarryStatesAndContinueOnAnyGrid) {
     const auto run = [&](Communicator* c, int ranks_of_replica, std::int64_t steps, const std::string& into,
                          const std::filesystem::path& resume) {
       auto o = small_options();
-      o.shuffle = false;
-      o.max_steps = steps;
       o.replica.space = ranks_of_replica;
-      o.unit = {"word", 5};
-      o.evaluation.metrics = {std::make_shared<Perplexity>()};
       o.optimizer = make_sgd(0);
       o.schedule.base = 0.5;
-      if (!into.empty()) o.checkpoints.folder = into;
-      return train_network(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
+      return train_text(graph, c, o, steps, into, resume);
     };
     const auto whole = run(others.get(), 1, -1, "", {});
     EXPECT_EQ(run(&world(), space, -1, "", {}), whole);
@@ -111,15 +106,10 @@ TEST_F(ReplicasTest, WithPartsOfChannelsCarryStatesAndContinueOnAnyGrid) {
     const auto run = [&](Communicator* c, int ranks_of_replica, std::int64_t steps, const std::string& into,
                          const std::filesystem::path& resume) {
       auto o = small_options();
-      o.shuffle = false;
-      o.max_steps = steps;
       o.replica.channel = ranks_of_replica;
-      o.unit = {"word", 5};
-      o.evaluation.metrics = {std::make_shared<Perplexity>()};
       o.optimizer = make_sgd(0.5f);
       o.schedule.base = 0.1;
-      if (!into.empty()) o.checkpoints.folder = into;
-      return train_network(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
+      return train_text(graph, c, o, steps, into, resume);
     };
     /// A run that continues has the last values of a whole run.
     const auto expect_last = [](const std::vector<double>& got, const std::vector<double>& whole, double tolerance) {

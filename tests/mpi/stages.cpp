@@ -117,16 +117,11 @@ TEST_F(StagesTest, CarryStatesAndContinueOnAnyGrid) {
     const auto run = [&](Communicator* c, int of_replica, std::int64_t steps, const std::string& into,
                          const std::filesystem::path& resume) {
       auto o = small_options();
-      o.shuffle = false;
-      o.max_steps = steps;
       o.micro_batches = 2;
       o.replica.stage = of_replica;
-      o.unit = {"word", 5};
-      o.evaluation.metrics = {std::make_shared<Perplexity>()};
       o.optimizer = make_sgd(0.5f);
       o.schedule.base = 0.1;
-      if (!into.empty()) o.checkpoints.folder = into;
-      auto trained = train_network(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
+      auto trained = train_text(graph, c, o, steps, into, resume);
       trained.parameters.clear();
       return trained;
     };

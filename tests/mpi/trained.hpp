@@ -27,6 +27,18 @@ inline Trained train_network(const Graph& graph, const Dataset& training, const 
   return t;
 }
 
+/// A language model on text in order, with its perplexity: `steps` in all, negative: to the end. Checkpoints go into
+/// the folder `into`; empty: none.
+inline Trained train_text(const Graph& graph, Communicator* c, TrainerOptions o, std::int64_t steps,
+                          const std::string& into, const std::filesystem::path& resume) {
+  o.shuffle = false;
+  o.max_steps = steps;
+  o.unit = {"word", 5};
+  o.evaluation.metrics = {std::make_shared<Perplexity>()};
+  if (!into.empty()) o.checkpoints.folder = into;
+  return train_network(graph, TokenDataset(24), TokenDataset(16), c, 8, o, resume);
+}
+
 /// The trainings of train_cubes(), of another network.
 inline Trained train_cubes(const Graph& graph, Communicator* c, std::int64_t global_batch, TrainerOptions o,
                            const std::filesystem::path& resume = {}) {
