@@ -110,8 +110,7 @@ void require_stages(const PlanOptions& options) {
   if (options.exchange.reproducible)
     refuse(
         "reproducible sums (--reproducible) with stages (--stages), whose micro-batches are summed one after the "
-        "other: "
-        "leave one of the two options out");
+        "other: leave one of the two options out");
   if (options.exchange.shards != OptimizerShards::none)
     refuse("shards of the optimizer (--shard-optimizer) with stages (--stages): leave one of the two options out");
   if (options.lag) refuse("stages (--stages) need gradients of the same step: leave --sync lag out");
