@@ -237,8 +237,8 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   return ExitCode::done;
 }
 
-/// The process grid of --parallel, --spatial and --channel-parallel. auto measures all grids for as many samples as the
-/// ranks would have on their own, and changes the batch to that of a replica. Collective.
+/// The process grid of --parallel, --spatial, --channel-parallel and --stages. auto measures all grids for as many
+/// samples as the ranks would have on their own, and changes the batch to that of a replica. Collective.
 ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Context& context, Communicator& world,
                                  PlanOptions& options) {
   if (const auto asked_for = app::requested_grid(o.exchange.grid, world.size())) return *asked_for;

@@ -15,7 +15,8 @@ void declare_checkpoint(EvaluationOptions& o, Subcommand& v) {
 
 void declare_evaluation(EvaluationOptions& o, Subcommand& v) {
   v.option("--batch", o.batch,
-           "Samples at a time, per rank or, with --spatial or --channel-parallel, per group of ranks", "SAMPLES")
+           "Samples at a time, per rank or, with --spatial, --channel-parallel or --stages, per group of ranks",
+           "SAMPLES")
       .positive();
   declare(o.replica, v);
   declare_threads(o.loader, v);

@@ -80,8 +80,8 @@ class TrainingRun {
   void complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
                 const Recipes& recipes) const;
 
-  /// The process grid of --parallel, --spatial and --channel-parallel. With --parallel auto, after trainer_options(): a
-  /// grid for the same global batch; train() chooses the grid.
+  /// The process grid of --parallel, --spatial, --channel-parallel and --stages. With --parallel auto, after
+  /// trainer_options(): a grid for the same global batch; train() chooses the grid.
   const ProcessGrid::Extents& grid() const { return grid_; }
   /// The trainer's options as `o` and the options of this run set them. The caller adds the rest.
   TrainerOptions trainer_options(const OptimizerOptions& o);
