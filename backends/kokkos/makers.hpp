@@ -17,6 +17,7 @@ KEELSON_OPS(KEELSON_MAKER)
 #undef KEELSON_MAKER
 
 /// The makers of ops that need the device; these ops have no other maker.
+ops::Expected<ops::ClassSums> make(const ops::ClassSumsDesc& d, Device& device);
 ops::Expected<ops::Loss> make(const ops::LossDesc& d, Device& device);
 ops::Expected<ops::PixelLoss> make(const ops::PixelLossDesc& d, Device& device);
 ops::Expected<ops::SumSquares> make(const ops::SumSquaresDesc& d, Device& device);

@@ -173,7 +173,7 @@ std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
   std::vector<float> compact(static_cast<std::size_t>(values.elements()));
   device().copy_to_host(numbers.data(), rows.raw(), rows.bytes());
   device().copy_to_host(compact.data(), values.raw(), values.bytes());
-  const Shape shape = parameters.at(g.parameter).shape;
+  const Shape shape = parameters.at(g.parameter).held_shape();
   const auto width = static_cast<std::size_t>(shape[1]);
   std::vector<float> plain(static_cast<std::size_t>(shape.elements()));
   for (std::size_t m = 0; m < numbers.size(); ++m)

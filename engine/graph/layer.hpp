@@ -119,6 +119,15 @@ struct ChannelPart {
   std::map<std::string, int> parameters = {};
 };
 
+/// How a layer computes its term of a sum over the channels of source 0 (Layer::channel_term).
+struct ChannelTerm {
+  /// Makes a (rows, n) value from the channels of source 0 that one rank has. All ranks gather these values side by
+  /// side, in the order of the ranks: the last source of `layer`. No gradient flows through them. Null: none needed.
+  std::shared_ptr<const Layer> sums;
+  /// Computes the term from the channels of source 0, and from the other sources as wholes.
+  std::shared_ptr<const Layer> layer;
+};
+
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
 /// does not know the backends.
 class Layer {
@@ -158,6 +167,14 @@ class Layer {
   /// has a part of the parameters. No value, the default: the layer computes all channels from whole sources.
   virtual std::optional<ChannelPart> channel_part(std::span<const ValueShape> /*srcs*/,
                                                   const Rows& /*channels*/) const {
+    return {};
+  }
+
+  /// Of a layer whose result is a sum over the channels of source 0, as a cross entropy is: how one of `parts` ranks
+  /// along the axis channel, which has the channels `channels`, computes its term. No value, the default: the layer
+  /// needs whole sources.
+  virtual std::optional<ChannelTerm> channel_term(std::span<const ValueShape> /*srcs*/, const Rows& /*channels*/,
+                                                  int /*parts*/) const {
     return {};
   }
 

@@ -30,6 +30,12 @@ class EmbeddingLayer : public Layer {
     return {.dst = change.dst_channels, .parameters = {{"weights", {std::nullopt, change.dst_channels}}}};
   }
 
+  std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows& channels) const override {
+    EmbeddingOptions options = options_;
+    options.features = channels.size();
+    return ChannelPart{true, std::make_shared<EmbeddingLayer>(options), {{"weights", 1}}};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const Shape table{options_.entries, options_.features};
     const BufferId ids = p.src_buffer(0), weights = p.parameter_in("weights", Layout::plain(table));

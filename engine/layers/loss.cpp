@@ -7,9 +7,30 @@ namespace keelson {
 
 namespace {
 
+/// (rows, 2): what the softmax of all classes needs to know of a part of the classes.
+class ClassSumsLayer : public Layer {
+ public:
+  std::string kind() const override { return "class_sums"; }
+
+  ValueShape infer(std::span<const ValueShape> srcs) const override {
+    return {{srcs[0].shape[0], 2}, DType::f32, srcs[0].batch_axis};
+  }
+
+  BackwardFn plan(ForwardBuilder& p) const override {
+    const ops::ClassSumsDesc d{TensorDesc::plain(p.src(0).shape)};
+    const std::shared_ptr<ops::ClassSums> op = p.make(d);
+    const BufferId src = p.converted(p.src_buffer(0), d.prediction.layout, d.prediction.dtype);
+    p.forward(op, {.prediction = src, .sums = p.new_dst(d.sums_desc().layout)});
+    return nullptr;
+  }
+
+  void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("sums of classes are parts of a loss"); }
+};
+
 class LossLayer : public Layer {
  public:
-  explicit LossLayer(ops::LossParams params) : params_(params) {}
+  /// `part`: the classes of the prediction, if several ranks have parts of the classes.
+  explicit LossLayer(ops::LossParams params, ops::ClassPart part = {}) : params_(params), part_(part) {}
 
   std::string kind() const override { return std::string(ops::to_string(params_.kind)); }
 
@@ -28,17 +49,27 @@ class LossLayer : public Layer {
     return {{1}, DType::f64, -1};
   }
 
+  std::optional<ChannelTerm> channel_term(std::span<const ValueShape> srcs, const Rows& channels,
+                                          int parts) const override {
+    if (params_.kind != ops::LossKind::cross_entropy) return {};
+    return ChannelTerm{std::make_shared<ClassSumsLayer>(),
+                       std::make_shared<LossLayer>(params_, ops::ClassPart{channels.begin, srcs[0].shape[1], parts})};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto prediction = TensorDesc::plain(p.src(0).shape);
-    const std::shared_ptr<ops::Loss> op =
-        p.make(ops::LossDesc{params_, prediction, p.src(1), p.src_value(0).rows_per_sample()});
-    return plan_loss(p, op, prediction);
+    const ops::LossDesc d{params_, prediction, p.src(1), p.src_value(0).rows_per_sample(), part_};
+    const std::shared_ptr<ops::Loss> op = p.make(d);
+    if (part_.all == 0) return plan_loss(p, op, prediction);
+    const BufferId sums = p.converted(p.src_buffer(2), d.class_sums_desc().layout, DType::f32);
+    return plan_loss(p, op, prediction, sums);
   }
 
   void to_onnx(OnnxBuilder& b) const override { b.refuse_layer("a loss is only for training and evaluation"); }
 
  private:
   ops::LossParams params_;
+  ops::ClassPart part_;
 };
 
 }  // namespace

@@ -7,11 +7,11 @@
 namespace keelson {
 
 /// Emits the call of a loss layer, whose sources are prediction and target. The same call makes the gradient of the
-/// prediction. `prediction`: description of the operand that the op reads. `counts`: the operand of this
-/// name, of an op that has it.
+/// prediction. `prediction`: description of the operand that the op reads. `sums`: the operand counts
+/// or class_sums of the op.
 template <class Op>
 BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction,
-                     BufferId counts = no_buffer) {
+                     BufferId sums = no_buffer) {
   const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype), target = p.src_buffer(1);
   p.set_dst(p.loss());
   const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", prediction) : no_buffer;
@@ -22,7 +22,10 @@ BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const Ten
                                               .loss = p.loss(),
                                               .diff_prediction = diff,
                                               .loss_scale = p.loss_scale()};
-  if constexpr (requires { args.counts; }) args.counts = counts;
+  if constexpr (requires { args.counts; })
+    args.counts = sums;
+  else
+    args.class_sums = sums;
   p.forward(op, args);
   if (diff == no_buffer) return nullptr;
   return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };

@@ -111,9 +111,17 @@ std::string describe(const RecurrentCellDesc& d) {
   return fmt::format("{} cell, batch {}, {} steps, {} hidden", to_string(d.kind), d.batch, d.steps, d.hidden);
 }
 
+std::string describe(const ClassSumsDesc& d) {
+  return fmt::format("sums of classes, prediction {}", to_string(d.prediction));
+}
+
 std::string describe(const LossDesc& d) {
-  return fmt::format("{} loss, prediction {}, target {}", to_string(d.params.kind), to_string(d.prediction),
-                     to_string(d.target));
+  std::string text = fmt::format("{} loss, prediction {}, target {}", to_string(d.params.kind), to_string(d.prediction),
+                                 to_string(d.target));
+  if (d.class_part.all > 0)
+    text +=
+        fmt::format(", classes from {} on of {} in {} parts", d.class_part.first, d.class_part.all, d.class_part.parts);
+  return text;
 }
 
 std::string describe(const SumSquaresDesc& d) { return fmt::format("sum of squares, src {}", to_string(d.src)); }

@@ -22,6 +22,35 @@ struct LossParams {
   bool sum_rows = false;
 };
 
+/// Some of the classes of a cross entropy, of which several ranks have parts.
+struct ClassPart {
+  std::int64_t first = 0;  ///< number of the first class of this part
+  std::int64_t all = 0;    ///< number of classes of all parts; 0: there are no parts
+  int parts = 0;           ///< number of parts
+};
+
+class ClassSums;
+/// prediction (R, F) plain f32: the predictions of a part of the classes.
+struct ClassSumsDesc {
+  using Op = ClassSums;
+  TensorDesc prediction;
+
+  TensorDesc sums_desc() const { return TensorDesc::plain({prediction.shape[0], 2}); }
+};
+/// What the softmax of all classes needs to know of a part of the classes.
+class ClassSums : public DescribedPrimitive<ClassSumsDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    In<K, Role::src, &ClassSumsDesc::prediction> prediction;
+    Out<K, Role::sums, &ClassSumsDesc::sums_desc> sums;
+  };
+  /// sums[r] = {m, s}, where m is the largest prediction of row r and s the sum of exp(x - m) over its predictions x;
+  /// s = 0 for a row of predictions that are all -infinity.
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
 class Loss;
 
 /// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or for cross_entropy s32 class
@@ -34,13 +63,21 @@ class Loss;
 /// with inverse_samples from StepParams (1 / global sample count), so that losses and gradients of all ranks add up to
 /// the global mean. For cross_entropy there is no mean over f, and rows with the class -1 are ignored; another class
 /// outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
+///
+/// If the ranks have parts of the classes (class_part.all > 0), the prediction has the classes from class_part.first
+/// on, and the loss is this rank's term of the sum: the losses of the rows whose class is in this part. The softmax is
+/// that of all classes, by the sums of all parts (ClassSums; m and s of part p are columns 2p and 2p + 1 of
+/// class_sums). A class outside [0, class_part.all) makes the loss NaN. (Shoeybi et al. 2019, arXiv 1909.08053,
+/// section 3.)
 struct LossDesc {
   using Op = Loss;
   LossParams params;
   TensorDesc prediction, target;
   std::int64_t rows_per_sample = 1;  ///< rows of the prediction that belong to one sample
+  ClassPart class_part = {};         ///< of cross_entropy
 
   TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
+  TensorDesc class_sums_desc() const { return TensorDesc::plain({prediction.shape[0], 2 * class_part.parts}); }
 };
 
 class Loss : public DescribedPrimitive<LossDesc> {
@@ -55,6 +92,7 @@ class Loss : public DescribedPrimitive<LossDesc> {
     Out<K, Role::loss, &LossDesc::loss_desc> loss;
     OptionalOut<K, Role::diff_src, &LossDesc::prediction, Role::src> diff_prediction;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
+    OptionalIn<K, Role::sums, &LossDesc::class_sums_desc> class_sums;  ///< given if the ranks have parts of the classes
   };
   /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
   /// the same pass; `loss` is not scaled.
@@ -63,6 +101,7 @@ class Loss : public DescribedPrimitive<LossDesc> {
 
 std::string_view to_string(LossKind k);
 
+std::string describe(const ClassSumsDesc& d);
 std::string describe(const LossDesc& d);
 
 }  // namespace keelson::ops

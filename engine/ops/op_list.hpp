@@ -33,6 +33,7 @@
   X(BatchNormSumsDesc)          \
   X(BiasGradientDesc)           \
   X(CheckGradientsDesc)         \
+  X(ClassSumsDesc)              \
   X(ConcatDesc)                 \
   X(ConvDesc)                   \
   X(ConvMaxPoolDesc)            \

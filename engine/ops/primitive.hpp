@@ -31,7 +31,7 @@ enum class Role : std::uint8_t {
   target,
   sample_weight,
   loss,
-  sums,  ///< f64
+  sums,  ///< f64, or as the op says
   diff_sums,
   mean,
   variance,

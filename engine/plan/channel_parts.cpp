@@ -24,11 +24,12 @@ std::set<std::string> shared_parameters(const Graph& graph) {
 
 class ChannelCutter {
  public:
-  ChannelCutter(const Graph& graph, const FusedNodes& fused, const ProcessGrid& grid)
+  ChannelCutter(const Graph& graph, const FusedNodes& fused, const PlanOptions& options)
       : fused_(fused),
+        training_(options.training),
         shared_(shared_parameters(graph)),
-        ranks_(static_cast<std::size_t>(grid.extent(Axis::channel))),
-        rank_(grid.coordinate(Axis::channel)) {}
+        ranks_(static_cast<std::size_t>(options.grid->extent(Axis::channel))),
+        rank_(options.grid->coordinate(Axis::channel)) {}
 
   SpatialParts finish(const Graph& graph);
 
@@ -40,13 +41,26 @@ class ChannelCutter {
   };
   Rows mine(const ValueParts& parts) const { return parts.owned(static_cast<std::size_t>(rank_)); }
   std::optional<ValueParts> cut(const Graph::Node& n) const;
-  int whole(int value, const std::string& reader);
+  Graph::Node part_of(const Graph::Node& node, const ValueParts& parts);
+  std::optional<Graph::Node> term_of(const Graph::Node& node);
+  std::vector<ValueShape> source_shapes(const Graph::Node& n) const;
+  int sums_of_all_ranks(const std::string& reader, std::shared_ptr<const Layer> layer, int source);
+  int whole(int node, const std::string& reader);
+  std::shared_ptr<const Layer> gathers(const ValueParts& parts, const std::string& reader) const {
+    return row_exchange_layer(
+        {parts, std::vector<Rows>(ranks_, Rows{0, parts.extent}), rank_, 1, channel_dim, Axis::channel, reader});
+  }
+  Value& value(int node) { return values_[static_cast<std::size_t>(node)]; }
+  void hash_bounds(const std::string& name, const ValueParts& parts) {
+    for (const std::int64_t b : parts.bounds) result_.bounds += fmt::format("{} channel {} ", name, b);
+  }
   void add(Graph::Node n, bool in_parts) {
     result_.nodes.push_back(std::move(n));
     result_.in_parts.push_back(in_parts);
   }
 
   const FusedNodes& fused_;
+  const bool training_;
   const std::set<std::string> shared_;
   const std::size_t ranks_;
   const int rank_;
@@ -60,9 +74,7 @@ std::optional<ValueParts> ChannelCutter::cut(const Graph::Node& n) const {
   if (n.srcs.empty() || shape.rank() <= channel_dim || n.shape.batch_axis != 0) return {};
   const std::int64_t channels = shape[channel_dim], ranks = static_cast<std::int64_t>(ranks_);
   if (channels < least_channels * ranks) return {};
-  std::vector<ValueShape> shapes;
-  for (const int s : n.srcs) shapes.push_back(fused_.nodes[static_cast<std::size_t>(s)].shape);
-  const auto part = n.layer->channel_part(shapes, {0, channels});
+  const auto part = n.layer->channel_part(source_shapes(n), {0, channels});
   if (!part) return {};
   for (const auto& [own, dim] : part->parameters)
     if (shared_.contains(n.parameter(own))) return {};
@@ -75,14 +87,13 @@ std::optional<ValueParts> ChannelCutter::cut(const Graph::Node& n) const {
 }
 
 /// The node of the result that makes the whole value.
-int ChannelCutter::whole(int value, const std::string& reader) {
-  Value& v = values_[static_cast<std::size_t>(value)];
+int ChannelCutter::whole(int node, const std::string& reader) {
+  Value& v = value(node);
   if (!v.parts.is_cut()) return v.node;
   if (v.gathered >= 0) return v.gathered;
   Graph::Node n;
-  n.name = fmt::format("{}/channels of {}", reader, fused_.nodes[static_cast<std::size_t>(value)].name);
-  n.layer = row_exchange_layer(
-      {v.parts, std::vector<Rows>(ranks_, Rows{0, v.parts.extent}), rank_, 1, channel_dim, Axis::channel, reader});
+  n.name = fmt::format("{}/channels of {}", reader, fused_.nodes[static_cast<std::size_t>(node)].name);
+  n.layer = gathers(v.parts, reader);
   n.srcs = {v.node};
   n.shape = n.layer->infer({&result_.nodes[static_cast<std::size_t>(v.node)].shape, 1});
   v.gathered = static_cast<int>(result_.nodes.size());
@@ -90,32 +101,78 @@ int ChannelCutter::whole(int value, const std::string& reader) {
   return v.gathered;
 }
 
+std::vector<ValueShape> ChannelCutter::source_shapes(const Graph::Node& n) const {
+  std::vector<ValueShape> shapes;
+  for (const int s : n.srcs) shapes.push_back(fused_.nodes[static_cast<std::size_t>(s)].shape);
+  return shapes;
+}
+
+/// The node that computes this rank's channels of the result.
+Graph::Node ChannelCutter::part_of(const Graph::Node& node, const ValueParts& parts) {
+  Graph::Node n = node;
+  const Rows channels = mine(parts);
+  auto part = *node.layer->channel_part(source_shapes(node), channels);
+  for (int& s : n.srcs) s = part.reads_all ? whole(s, n.name) : value(s).node;
+  if (part.layer) n.layer = std::move(part.layer);
+  n.shape.shape[channel_dim] = channels.size();
+  for (const auto& [own, dim] : part.parameters)
+    result_.parameters[node.parameter(own)] = {dim, channels.begin, channels.size()};
+  result_.alike = result_.alike && parts.extent % static_cast<std::int64_t>(ranks_) == 0;
+  hash_bounds(n.name, parts);
+  return n;
+}
+
+/// The node that computes this rank's term of a sum over the channels of the first source, if that source is cut.
+std::optional<Graph::Node> ChannelCutter::term_of(const Graph::Node& node) {
+  if (!training_ || node.shape.batch_axis >= 0 || node.srcs.empty()) return {};
+  const Value& first = value(node.srcs[0]);
+  if (!first.parts.is_cut()) return {};
+  auto term = node.layer->channel_term(source_shapes(node), mine(first.parts), static_cast<int>(ranks_));
+  if (!term) return {};
+  Graph::Node n = node;
+  n.layer = std::move(term->layer);
+  n.srcs[0] = first.node;
+  for (std::size_t s = 1; s < n.srcs.size(); ++s) n.srcs[s] = whole(n.srcs[s], n.name);
+  if (term->sums) n.srcs.push_back(sums_of_all_ranks(n.name, std::move(term->sums), first.node));
+  hash_bounds(n.name, first.parts);
+  return n;
+}
+
+/// The node of the result that has the sums that all ranks make from their channels of a value.
+int ChannelCutter::sums_of_all_ranks(const std::string& reader, std::shared_ptr<const Layer> layer, int source) {
+  const auto node = [&](const char* what, std::shared_ptr<const Layer> makes, int src, bool in_parts) {
+    Graph::Node n;
+    n.name = fmt::format("{}/{}", reader, what);
+    n.srcs = {src};
+    n.shape = makes->infer({&result_.nodes[static_cast<std::size_t>(src)].shape, 1});
+    n.layer = std::move(makes);
+    add(std::move(n), in_parts);
+    return static_cast<int>(result_.nodes.size()) - 1;
+  };
+  const int own = node("sums", std::move(layer), source, true);
+  const std::int64_t columns = result_.nodes.back().shape.shape[channel_dim];
+  std::vector<std::int64_t> bounds;
+  for (std::size_t r = 0; r <= ranks_; ++r) bounds.push_back(static_cast<std::int64_t>(r) * columns);
+  return node("sums of all ranks", gathers(ValueParts::cut(std::move(bounds)), reader), own, false);
+}
+
 SpatialParts ChannelCutter::finish(const Graph& graph) {
   for (const Graph::Node& node : fused_.nodes) {
-    Graph::Node n = node;
-    const auto parts = cut(node);
-    Value value;
-    if (parts) {
-      const Rows channels = mine(*parts);
-      std::vector<ValueShape> shapes;
-      for (const int s : node.srcs) shapes.push_back(fused_.nodes[static_cast<std::size_t>(s)].shape);
-      auto part = *node.layer->channel_part(shapes, channels);
-      for (int& s : n.srcs) s = part.reads_all ? whole(s, n.name) : values_[static_cast<std::size_t>(s)].node;
-      if (part.layer) n.layer = std::move(part.layer);
-      n.shape.shape[channel_dim] = channels.size();
-      for (const auto& [own, dim] : part.parameters)
-        result_.parameters[node.parameter(own)] = {dim, channels.begin, channels.size()};
-      result_.alike = result_.alike && parts->extent % static_cast<std::int64_t>(ranks_) == 0;
-      for (const std::int64_t b : parts->bounds) result_.bounds += fmt::format("{} channel {} ", n.name, b);
-      value.parts = *parts;
+    Value made;
+    if (const auto parts = cut(node)) {
+      made.parts = *parts;
+      add(part_of(node, *parts), true);
+    } else if (auto term = term_of(node)) {
+      add(std::move(*term), true);
     } else {
+      Graph::Node n = node;
       for (int& s : n.srcs) s = whole(s, n.name);
+      add(std::move(n), false);
     }
-    value.node = static_cast<int>(result_.nodes.size());
-    values_.push_back(std::move(value));
-    add(std::move(n), parts.has_value());
+    made.node = static_cast<int>(result_.nodes.size()) - 1;
+    values_.push_back(std::move(made));
   }
-  for (const int i : fused_.index) result_.index.push_back(values_[static_cast<std::size_t>(i)].node);
+  for (const int i : fused_.index) result_.index.push_back(value(i).node);
   for (const auto& [name, output] : graph.outputs()) {
     const auto i = static_cast<std::size_t>(output);
     result_.index[i] = whole(fused_.index[i], name);
@@ -132,7 +189,7 @@ SpatialParts channel_parts(const Graph& graph, const FusedNodes& fused, const Pl
     refuse(
         "parts of samples (--spatial) and parts of channels (--channel-parallel) in one network: leave one of the two "
         "options out");
-  SpatialParts parts = ChannelCutter(graph, fused, *options.grid).finish(graph);
+  SpatialParts parts = ChannelCutter(graph, fused, options).finish(graph);
   if (parts.parameters.empty())
     refuse(
         "{} share the channels of each layer (--channel-parallel), but no layer has {} channels or more that can be "

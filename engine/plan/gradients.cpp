@@ -19,7 +19,7 @@ SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
   std::shared_ptr<ops::Embedding> merge =
       build.parameters.context().make(ops::EmbeddingDesc{rows, build.parameters.at(all.parameter).value.desc()});
   const SparseGradient merged{all.parameter, all.count, program.add(all.parameter + " rows", rows, Storage::owned),
-                              program.add(all.parameter + " gradient", values, Storage::owned)};
+                              program.add(all.parameter + " gradient", values, Storage::owned), all.axes};
   append_call<ops::Embedding, ops::Embedding::BackwardWeights>(
       program, {Phase::exchange, all.parameter, "sum of rows"}, merge,
       {.ids = all.rows, .diff_dst = all.values, .rows = merged.rows, .diff_rows = merged.values});
@@ -30,8 +30,8 @@ SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
 
 Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
   fill_buckets(build, exchange);
-  if (build.ranks(Distribution::batch) == 1) return;
-  for (SparseGradient& g : build.sparse_gradients) g = merge_rows(build, gather(build, g));
+  for (SparseGradient& g : build.sparse_gradients)
+    if (build.ranks(g.axes) > 1) g = merge_rows(build, gather(build, g));
 }
 
 void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchange) {
@@ -102,19 +102,19 @@ Bucket Gradients::place(CompileState& build, Bucket b, std::size_t bytes) {
 
 SparseGradient Gradients::gather(CompileState& build, const SparseGradient& mine) {
   Program& program = build.program;
-  const std::int64_t count = mine.count * build.ranks(Distribution::batch),
-                     width = program.buffer(mine.values).desc.shape[1];
+  const std::int64_t count = mine.count * build.ranks(mine.axes), width = program.buffer(mine.values).desc.shape[1];
   const auto all_ranks = [&](BufferId from, const TensorDesc& desc, const std::string& what) {
     const BufferId to = program.add(program.buffer(from).name + " of all ranks", desc, Storage::owned);
     gathers_.push_back(start_of(build, {Phase::exchange, mine.parameter, ""},
                                 {.kind = CollectiveDesc::Kind::allgather,
+                                 .axes = mine.axes,
                                  .src = from,
                                  .dst = to,
                                  .label = fmt::format("gradient of {} ({})", mine.parameter, what)}));
     return to;
   };
   const BufferId rows = all_ranks(mine.rows, TensorDesc::plain({count}, DType::s32), "row numbers");
-  return {mine.parameter, count, rows, all_ranks(mine.values, TensorDesc::plain({count, width}), "rows")};
+  return {mine.parameter, count, rows, all_ranks(mine.values, TensorDesc::plain({count, width}), "rows"), mine.axes};
 }
 
 }  // namespace keelson

@@ -199,14 +199,14 @@ bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t coun
   if (!build_.sparse_allowed || users > 0 || node().shared.contains(parameter)) return false;
   // Ring algorithms: an allgather moves (ranks - 1) parts to each rank, an allreduce 2 (ranks - 1) / ranks of the
   // whole.
-  const std::int64_t width = p.shape[1];
-  return build_.ranks(Distribution::batch) * count * (width + 1) < 2 * p.shape[0] * width;
+  const std::int64_t width = p.held_shape()[1];
+  return build_.ranks(sum_axes()) * count * (width + 1) < 2 * p.shape[0] * width;
 }
 
 SparseGradient BackwardBuilder::new_sparse_gradient(const std::string& parameter, std::int64_t count) {
   const Parameter& p = build_.parameters.at(node().parameter(parameter));
   const SparseGradient g{p.name, count, new_owned("diff_rows", TensorDesc::plain({count}, DType::s32)),
-                         new_owned("diff_" + parameter, TensorDesc::plain({count, p.shape[1]}))};
+                         new_owned("diff_" + parameter, TensorDesc::plain({count, p.held_shape()[1]})), sum_axes()};
   build_.sparse_gradients.push_back(g);
   return g;
 }

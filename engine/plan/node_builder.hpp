@@ -14,9 +14,10 @@ namespace keelson {
 
 /// A gradient that is non-zero in few rows (ops::Embedding): the numbers of these rows and their values.
 struct SparseGradient {
-  std::string parameter;  ///< "embedding/weights"
-  std::int64_t count;     ///< rows that the buffers have room for, used or not
-  BufferId rows, values;  ///< (count) s32 row numbers; (count, width) f32
+  std::string parameter;                         ///< "embedding/weights"
+  std::int64_t count;                            ///< rows that the buffers have room for, used or not
+  BufferId rows, values;                         ///< (count) s32 row numbers; (count, width) f32
+  ProcessGrid::Axes axes = Distribution::batch;  ///< the ranks along these axes have rows of the gradient
 };
 
 class NodeBuilder;

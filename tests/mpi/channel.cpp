@@ -72,6 +72,16 @@ Graph network_of(const ChannelCase& c) {
   return g;
 }
 
+/// Words in, the numbers of words out: parts of the embedding's features, and of the classes.
+Graph network_of_words() {
+  Graph g;
+  const Var rows = embedding(g.input("x", {3}, DType::s32), {.entries = 23, .features = 9}, "embedding");
+  const Var logits = dense(tanh(dense(dropout(rows, 0.2f, "drop"), 10, "d1")), 23, "output");
+  g.set_output("prediction", logits);
+  loss(logits, g.input("y", {3}, DType::s32), {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
+  return g;
+}
+
 /// Of whole arrays.
 struct ChannelSteps {
   std::vector<double> losses;
@@ -119,6 +129,13 @@ ChannelSteps channel_steps(const Graph& g, Communicator& ranks, int channel, con
       const Tensor t = executor.input(n.name);
       std::vector<float> values(static_cast<std::size_t>(t.elements()));
       const std::int64_t elements = t.elements() / batch;
+      if (t.dtype() == DType::s32) {
+        std::vector<std::int32_t> numbers(values.size());
+        for (std::int64_t i = 0; i < t.elements(); ++i)
+          numbers[static_cast<std::size_t>(i)] = static_cast<std::int32_t>((7 * (first * elements + i) + 5 * s) % 23);
+        c.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
+        continue;
+      }
       for (std::int64_t i = 0; i < t.elements(); ++i)
         values[static_cast<std::size_t>(i)] = sine(first * elements + i, s);
       c.write_plain(t, values.data());
@@ -248,6 +265,40 @@ TEST(ChannelParts, TrainWithEveryOptimizer) {
       expect_alike(channel_steps(g, world(), channel, *optimizer, 2, 4),
                    channel_steps(g, *alone, 1, *optimizer, 2 * (world().size() / channel), 4),
                    fmt::format("{}, channel {}", name, channel));
+}
+
+/// With gradients by rows, and, where the optimizer has momentum, whole ones.
+TEST(ChannelParts, TrainWordsAsOneRankDoes) {
+  KEELSON_NEED_RANKS(2);
+  const auto alone = world().split(world().rank(), 0);
+  const Graph g = network_of_words();
+  for (const float momentum : {0.0f, 0.9f})
+    for (const int channel : channel_extents())
+      for (const std::int64_t batch : {1, 3}) {
+        Sgd sgd;
+        sgd.momentum = momentum;
+        sgd.clip_norm = 5;
+        const auto what = fmt::format("momentum {}, channel {}, batch {}", momentum, channel, batch);
+        const std::int64_t all = batch * (world().size() / channel);
+        const auto whole = channel_steps(g, *alone, 1, sgd, all, 3),
+                   parts = channel_steps(g, world(), channel, sgd, batch, 3);
+        expect_alike(parts, whole, what);
+        if (all == batch) expect_alike(parts.predictions, whole.predictions, 1e-4f, what + ", predictions");
+      }
+}
+
+/// Without an output that reads them, no rank has all predictions.
+TEST(ChannelParts, KeepPartsOfPredictions) {
+  KEELSON_NEED_RANKS(2);
+  const ProcessGrid grid(world(), {.channel = world().size()});
+  Graph g;
+  const Var x = embedding(g.input("x", {3}, DType::s32), {.entries = 23, .features = 16}, "embedding");
+  loss(dense(x, 4000, "output"), g.input("y", {3}, DType::s32), {.kind = ops::LossKind::cross_entropy});
+  const Sgd sgd;
+  Parameters parameters(g, context(network_contexts().back()), 1);
+  const Plan plan(g, parameters, {.batch = 100, .optimizer = &sgd, .grid = &grid});
+  const std::size_t whole = std::size_t{300} * 4000 * sizeof(float);
+  EXPECT_LT(plan.arena_bytes(), whole);
 }
 
 /// In fp16 the update begins with the norm of all gradients, in bf16 values are rounded.

@@ -185,6 +185,93 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
   }
 }
 
+/// Columns [first, first + count) of a matrix.
+Array columns_of(const Array& a, std::int64_t first, std::int64_t count) {
+  Array part({a.shape[0], count});
+  for (std::int64_t r = 0; r < a.shape[0]; ++r)
+    for (std::int64_t f = 0; f < count; ++f) part[r * count + f] = a[r * a.shape[1] + first + f];
+  return part;
+}
+
+/// Losses and gradients of parts of the classes are those of all classes, also with a part of a single class, and with
+/// classes at -infinity.
+TEST_P(LossTest, PartsOfClassesAddUp) {
+  const std::int64_t all = c().features, rows = prediction.shape[0];
+  if (c().params.kind != LossKind::cross_entropy || all < 3) return;
+  const std::vector<std::int64_t> bounds{0, 1, (all + 1) / 2, all};
+  const int parts = 3;
+  const ops::StepParams now{.inverse_samples = 0.125f};
+  const auto step_params = put_step_params(ctx(), now);
+  const auto w = put(ctx(), weight, Layout::plain(weight.shape)), t = put_target();
+  for (const bool masked : {false, true}) {
+    if (masked && all < 4) return;  // one class would be left, whose gradient is 0
+    for (std::int64_t r = 0; masked && r < rows; ++r)
+      for (std::int64_t f = 0; f < (all + 1) / 2; ++f)
+        if (static_cast<double>(f) != target[c().class_per_row ? r : r / c().rows_per_sample])
+          prediction[r * all + f] = -std::numeric_limits<double>::infinity();
+    Array sums({rows, 2 * parts});
+    std::vector<Tensor> predictions;
+    for (int p = 0; p < parts; ++p) {
+      const Array part = columns_of(prediction, bounds[p], bounds[p + 1] - bounds[p]);
+      predictions.push_back(put(ctx(), part, Layout::plain(part.shape)));
+      const auto op = make(ops::ClassSumsDesc{TensorDesc::plain(part.shape)});
+      if (!op) return;
+      const auto own = destination(ctx(), {rows, 2}, Layout::plain({rows, 2}));
+      run_forward("sums", *op, {predictions.back(), own});
+      const Array found = get(ctx(), own);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (int i = 0; i < 2; ++i) sums[r * 2 * parts + 2 * p + i] = found[2 * r + i];
+    }
+    const auto all_sums = put(ctx(), sums, Layout::plain(sums.shape));
+    double total = 0;
+    Array gradient(prediction.shape);
+    for (int p = 0; p < parts; ++p) {
+      const Tensor& x = predictions[static_cast<std::size_t>(p)];
+      const auto op = make(ops::LossDesc{c().params,
+                                         TensorDesc::plain(x.shape()),
+                                         TensorDesc::plain(target.shape, DType::s32),
+                                         c().rows_per_sample,
+                                         {bounds[p], all, parts}});
+      const auto loss = put_f64(ctx(), Array(Shape{1}, 3e33)), alone = put_f64(ctx(), Array(Shape{1}));
+      const auto diff = destination(ctx(), x.shape(), Layout::plain(x.shape()));
+      run_forward("part", *op, {step_params, x, t, w, loss, diff, {}, all_sums});
+      const Array columns = get(ctx(), diff);
+      for (std::int64_t r = 0; r < rows; ++r)
+        for (std::int64_t f = bounds[p]; f < bounds[p + 1]; ++f)
+          gradient[r * all + f] = columns[r * columns.shape[1] + f - bounds[p]];
+      op->forward({step_params, x, t, w, alone, {}, {}, all_sums});
+      EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss)) << "part " << p << " without a gradient";
+      total += get_f64(ctx(), loss)[0];
+    }
+    check(put(ctx(), gradient, Layout::plain(gradient.shape)),
+          oracle::loss_backward(prediction, target, weight, c().params, now, c().rows_per_sample), "gradient");
+    const double whole = oracle::loss_forward(prediction, target, weight, c().params, now, c().rows_per_sample);
+    EXPECT_NEAR(total, whole, 1e-6 * std::abs(whole));
+  }
+}
+
+TEST_P(LossTest, AClassOfNoPartMakesTheLossNan) {
+  if (c().params.kind != LossKind::cross_entropy) return;
+  const std::int64_t rows = prediction.shape[0], all = 2 * c().features;
+  const auto op = make(ops::LossDesc{c().params,
+                                     TensorDesc::plain(prediction.shape),
+                                     TensorDesc::plain(target.shape, DType::s32),
+                                     c().rows_per_sample,
+                                     {c().features, all, 2}});
+  if (!op) return;
+  target[0] = static_cast<double>(all);
+  const auto loss = put_f64(ctx(), Array(Shape{1}));
+  op->forward({put_step_params(ctx(), {.inverse_samples = 1}),
+               put(ctx(), prediction, Layout::plain(prediction.shape)),
+               put_target(),
+               put(ctx(), weight, Layout::plain(weight.shape)),
+               loss,
+               {},
+               {},
+               put(ctx(), Array({rows, 4}, 1.0), Layout::plain({rows, 4}))});
+  EXPECT_TRUE(std::isnan(get_f64(ctx(), loss)[0]));
+}
+
 INSTANTIATE_TEST_SUITE_P(Loss, LossTest, ::testing::ValuesIn(on_every_context(loss_cases())), CaseName());
 
 }  // namespace

@@ -25,6 +25,7 @@ const std::vector<SupportRow>& support_table() {
       {"BatchNormSums",        "",                                   takes,   takes,   never,   never,   never},
       {"BiasGradient",       "",                                 takes,  takes,  never,   never,   never},
       {"CheckGradients",     "",                                 takes,  never,  never,   never,   never},
+      {"ClassSums",          "",                                 takes,  never,  never,   never,   never},
       {"Concat",             "",                                 takes,  takes,  if_fast, if_fast, may},
       {"Conv",               "weights and dst `any`, dst f32",   takes,  never,  native,  native,  may},
       {"Conv",               "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
@@ -140,6 +141,7 @@ SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.w
 SupportCell cell(const FoldBatchNormDesc& d, Device&) { return {"FoldBatchNorm", "", d.weights.dtype}; }
 SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
 SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
+SupportCell cell(const ClassSumsDesc& d, Device&) { return {"ClassSums", "", d.prediction.dtype}; }
 SupportCell cell(const LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
 SupportCell cell(const MatMulDesc& d, Device&) {
   const bool rows = d.dst.layout.is_any() || d.dst.shape[1] == 1 || d.dst.layout.strides()[1] == 1;
@@ -266,6 +268,10 @@ LambDirectionDesc example(DType t) {
 }
 template <>
 LambStepDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
+ClassSumsDesc example(DType t) {
   return {plain(matrix, t)};
 }
 template <>

@@ -49,7 +49,7 @@ class KokkosLoss : public Loss {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale] = args;
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, class_sums] = args;
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
     const LossRows o{desc_.params,
@@ -63,7 +63,9 @@ class KokkosLoss : public Loss {
                      rows,
                      desc_.prediction.shape[1],
                      per_sample,
-                     classes && target.elements() == rows};
+                     classes && target.elements() == rows,
+                     class_sums ? class_sums.data<float>() : nullptr,
+                     desc_.class_part};
     if constexpr (runs_on_host) {
       loss_of_blocks(o, memory<double>());
       sum_in_order("keelson::loss::total", memory<double>(), ceil_div(rows, block_rows(rows)), loss.data<double>());
@@ -88,7 +90,7 @@ class KokkosLoss : public Loss {
     }
     auto* rows = reinterpret_cast<ClassRow*>(memory<std::byte>() + sums_bytes(o.rows));
     auto* lanes = reinterpret_cast<Exponentials*>(rows + o.rows);
-    launch("keelson::loss::lanes", o.rows * lanes_, ClassLane{o, lanes_, lanes});
+    if (!o.class_sums) launch("keelson::loss::lanes", o.rows * lanes_, ClassLane{o, lanes_, lanes});
     launch("keelson::loss::rows", o.rows, ClassTotal{o, lanes_, lanes, rows, parts});
     if (const Index all = o.rows * o.features; o.diff)
       launch("keelson::loss::gradient", all, ClassGradient{o, rows, Divider(o.features, all)});
@@ -131,6 +133,10 @@ Expected<Loss> make(const LossDesc& d, Device& device) {
   if (!(d.target.shape == wanted) || d.target.dtype != (classes ? DType::s32 : DType::f32))
     return fmt::format("target is {} {}, expected {} {}", to_string(d.target.shape), to_string(d.target.dtype),
                        to_string(wanted), classes ? "s32" : "f32");
+  const ClassPart& part = d.class_part;
+  if (part.all > 0 && (!classes || part.parts < 1 || part.first < 0 || part.first + shape[1] > part.all))
+    return fmt::format("{} predictions are not the classes from {} on of {} in {} parts", shape[1], part.first,
+                       part.all, part.parts);
   if (!d.prediction.layout.is_any() && !d.prediction.layout.is_plain(shape))
     return std::string("prediction is not plain");
   if (!d.target.layout.is_any() && !d.target.layout.is_plain(wanted)) return std::string("target is not plain");

@@ -39,13 +39,8 @@ struct DifferenceLane {
   }
 };
 
-/// Of a lane or a row: the largest prediction, and the sum of exp(x - largest).
-struct Exponentials {
-  double sum;
-  float largest;
-};
-
-/// First kernel of cross_entropy: the maximum and the sum of each lane.
+/// First kernel of cross_entropy: the maximum and the sum of each lane. Not needed if the ranks have parts of the
+/// classes, whose sums are there.
 struct ClassLane {
   LossRows o;
   Index lanes;
@@ -53,54 +48,62 @@ struct ClassLane {
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index r = item / lanes, lane = item % lanes;
-    const float* x = o.prediction + r * o.features;
+    parts[lane * o.rows + r] = of_lane(o.prediction + r * o.features, lane);
+  }
+
+  KOKKOS_FUNCTION Exponentials of_lane(const float* x, Index lane) const {
     float largest = x[lane];
     for (Index f = lane + lanes; f < o.features; f += lanes) largest = x[f] > largest ? x[f] : largest;
     double sum = 0;
     // A lane in which all predictions are -infinity adds nothing, but its sum would be NaN.
     for (Index f = lane; f < o.features && largest != -Kokkos::Experimental::infinity_v<float>; f += lanes)
       sum += static_cast<double>(fast_exp(x[f] - largest));
-    parts[lane * o.rows + r] = {sum, largest};
+    return {sum, largest};
   }
 };
+
+/// Of a row, from its lanes.
+KOKKOS_INLINE_FUNCTION Exponentials of_all_lanes(const Exponentials* parts, Index r, Index rows, Index lanes) {
+  float largest = parts[r].largest;
+  for (Index s = 1; s < lanes; ++s) {
+    const float v = parts[s * rows + r].largest;
+    largest = v > largest ? v : largest;
+  }
+  double sum = 0;
+  for (Index s = 0; s < lanes; ++s) {
+    const auto part = parts[s * rows + r];
+    if (part.sum != 0) sum += part.sum * Kokkos::exp(static_cast<double>(part.largest) - largest);
+  }
+  return {sum, largest};
+}
 
 /// The numbers that the gradient of a row needs; all 0 for a row without weight.
 struct ClassRow {
   double share;  ///< times the loss scale
   Exponentials all;
-  Index wanted;  ///< the target class
+  Index wanted;  ///< the element of the row that is the target class; outside the row if another rank has that class
 };
 
 /// Second kernel of cross_entropy: the losses of the rows.
 struct ClassTotal {
   LossRows o;
   Index lanes;
-  const Exponentials* parts;
+  const Exponentials* parts;  ///< of the lanes
   ClassRow* rows;
   double* losses;
 
   KOKKOS_FUNCTION void operator()(Index r) const {
     const double share = o.share(r);
-    const Index c = o.classes[o.class_per_row ? r : r / o.rows_per_sample];
+    const Index c = o.class_of(r);
     if (share == 0 || c == -1) {
       rows[r] = {};
       losses[r] = 0;
       return;
     }
-    float largest = parts[r].largest;
-    for (Index s = 1; s < lanes; ++s) {
-      const float v = parts[s * o.rows + r].largest;
-      largest = v > largest ? v : largest;
-    }
-    double sum = 0;
-    for (Index s = 0; s < lanes; ++s) {
-      const auto part = parts[s * o.rows + r];
-      sum += part.sum * Kokkos::exp(static_cast<double>(part.largest) - largest);
-    }
-    const bool exists = c >= 0 && c < o.features;
-    const double wanted = exists ? o.prediction[r * o.features + c] : Kokkos::Experimental::quiet_NaN_v<double>;
-    rows[r] = {share * o.gradient_scale(), {sum, largest}, c};
-    losses[r] = share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
+    const Exponentials all = o.class_sums ? o.of_all_parts(r) : of_all_lanes(parts, r, o.rows, lanes);
+    const Index own = o.element_of(c);
+    rows[r] = {share * o.gradient_scale(), all, own};
+    losses[r] = share * o.class_loss(c, o.is_own(own) ? o.prediction[r * o.features + own] : 0, all);
   }
 };
 

@@ -8,6 +8,12 @@ namespace keelson::kokkos {
 
 using ops::LossKind;
 
+/// Of some predictions of a row: the largest, and the sum of exp(x - largest).
+struct Exponentials {
+  double sum;
+  float largest;
+};
+
 struct LossRows {
   ops::LossParams p;
   const ops::StepParams* step_params;
@@ -19,6 +25,8 @@ struct LossRows {
   float* diff;  ///< null: no gradient; may be `prediction`
   Index rows, features, rows_per_sample;
   bool class_per_row;
+  const float* class_sums;  ///< (rows, 2 part.parts); null: the prediction has all classes
+  ops::ClassPart part;
 
   KOKKOS_FUNCTION double gradient_scale() const { return loss_scale ? loss_scale->scale : 1.0f; }
 
@@ -60,26 +68,56 @@ struct LossRows {
     for (Index f = 0; f < features; ++f) diff[r * features + f] = 0;
   }
 
-  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow. The gradient is softmax minus the
-  /// unit vector of c. The row stays in the cache while this function reads and writes it.
+  /// The class of row r; -1: the row does not count.
+  KOKKOS_FUNCTION Index class_of(Index r) const { return classes[class_per_row ? r : r / rows_per_sample]; }
+  /// The element of the row that is the prediction of class c; outside [0, features) if another rank has this class.
+  KOKKOS_FUNCTION Index element_of(Index c) const { return c - static_cast<Index>(part.first); }
+  KOKKOS_FUNCTION bool is_own(Index element) const { return element >= 0 && element < features; }
+
+  /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow; 0 if another rank has the class c.
+  /// `all`: of the predictions of all classes. `wanted`: x[c], if this rank has the class.
+  KOKKOS_FUNCTION double class_loss(Index c, float wanted, const Exponentials& all) const {
+    if (c < 0 || c >= (class_sums ? static_cast<Index>(part.all) : features))
+      return Kokkos::Experimental::quiet_NaN_v<double>;
+    return is_own(element_of(c)) ? Kokkos::log(all.sum) + (static_cast<double>(all.largest) - wanted) : 0.0;
+  }
+
+  /// Of all classes of row r, from the sums of all parts. A part of predictions that are all -infinity adds nothing.
+  KOKKOS_FUNCTION Exponentials of_all_parts(Index r) const {
+    const float* sums = class_sums + r * 2 * part.parts;
+    float largest = sums[0];
+    for (int s = 1; s < part.parts; ++s) largest = sums[2 * s] > largest ? sums[2 * s] : largest;
+    double sum = 0;
+    for (int s = 0; s < part.parts; ++s)
+      if (sums[2 * s + 1] != 0)
+        sum += static_cast<double>(sums[2 * s + 1]) * Kokkos::exp(static_cast<double>(sums[2 * s]) - largest);
+    return {sum, largest};
+  }
+
+  /// The gradient is softmax minus the unit vector of the class. The row stays in the cache while this function reads
+  /// and writes it.
   KOKKOS_FUNCTION double class_row(Index r, double share) const {
-    const Index c = classes[class_per_row ? r : r / rows_per_sample];
+    const Index c = class_of(r), own = element_of(c);
     if (c == -1) return zero_row(r), 0.0;
     const float* x = prediction + r * features;
-    const float largest = maximum(x), wanted = c >= 0 && c < features ? x[c] : Kokkos::Experimental::quiet_NaN_v<float>;
-    const double sum =
-        diff ? exponentials<true>(x, largest, diff + r * features) : exponentials<false>(x, largest, nullptr);
+    const float wanted = is_own(own) ? x[own] : 0;
+    Exponentials all = class_sums ? of_all_parts(r) : Exponentials{0, maximum(x)};
+    if (diff || !class_sums) {
+      const double sum =
+          diff ? exponentials<true>(x, all.largest, diff + r * features) : exponentials<false>(x, all.largest, nullptr);
+      if (!class_sums) all.sum = sum;
+    }
     if (diff) {
       float* d = diff + r * features;
       const double whole = share * gradient_scale();
-      const auto scale = static_cast<float>(whole / sum);
+      const auto scale = static_cast<float>(whole / all.sum);
       KEELSON_INDEPENDENT_ITERATIONS
       for (Index f = 0; f < features; ++f) d[f] *= scale;
       // Computed separately, since softmax - 1 cancels if the prediction is nearly certain.
-      if (c >= 0 && c < features)
-        d[c] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - largest) / sum - 1));
+      if (is_own(own))
+        d[own] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - all.largest) / all.sum - 1));
     }
-    return share * (Kokkos::log(sum) + (static_cast<double>(largest) - wanted));
+    return share * class_loss(c, wanted, all);
   }
 
   static constexpr int lanes = runs_on_host ? 16 : 1;
