@@ -228,10 +228,8 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   const Plan plan(net.graph, parameters, options);
   plan.print(std::cout);
   std::cout.flush();
-  fmt::print("rank {} of {}, memory in MiB:", o.as_rank, grid.describe());
-  for (const auto& [what, bytes] : plan.memory())
-    fmt::print(" {} {:.1f}", what, static_cast<double>(bytes) / (1 << 20));
-  fmt::print("\n");
+  fmt::print("rank {} of {}\nmemory: {}\nexchanges in a step: {}\n", o.as_rank, grid.describe(),
+             app::describe_memory(plan), app::describe_exchanges(plan));
   for (const auto& [input, rows] : input_rows(net.graph, options))
     fmt::print("input {}: rows {} to {}\n", input, rows.begin, rows.end - 1);
   return ExitCode::done;

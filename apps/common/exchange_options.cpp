@@ -5,6 +5,7 @@
 #include "apps/common/subcommand.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
+#include "engine/train/choose_stages.hpp"
 
 namespace keelson::app {
 
@@ -61,10 +62,7 @@ ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks) 
 
 std::int64_t decide_micro_batches(const RequestedExchange& requested, std::int64_t samples, int stages) {
   if (requested.micro_batches > 0) return requested.micro_batches;
-  if (stages == 1 || requested.reproducible) return 1;
-  std::int64_t passes = std::min<std::int64_t>(samples, std::int64_t{4} * stages);
-  while (samples % passes != 0) --passes;
-  return passes;
+  return requested.reproducible ? 1 : default_micro_batches(samples, stages);
 }
 
 ProgressBy progress_by(const RequestedExchange& requested) {

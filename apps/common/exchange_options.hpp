@@ -30,8 +30,7 @@ void declare(RequestedExchange& o, Subcommand& subcommand);
 /// Collective.
 ExchangeOptions decide(const RequestedExchange& requested, Communicator& ranks);
 
-/// --micro-batches for this many samples of a replica. The default with stages is the largest divisor of the samples of
-/// at most 4 for each stage.
+/// --micro-batches for this many samples of a replica; default_micro_batches() where the user gives none.
 std::int64_t decide_micro_batches(const RequestedExchange& requested, std::int64_t samples, int stages);
 
 /// --progress: whether a thread or the calls between ops let the exchange advance.

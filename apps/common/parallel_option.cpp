@@ -5,6 +5,7 @@
 #include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/plan/plan.hpp"
 #include "engine/plan/spatial_parts.hpp"
 #include "engine/train/choose_grid.hpp"
 #include "engine/train/training_grid.hpp"
@@ -76,6 +77,20 @@ void require_parts(const Graph& graph, const ProcessGrid& grid) {
       "--spatial {}: the network reads {} for a sample, which cannot be cut into {} parts along a spatial dimension. "
       "Give a smaller --spatial, or leave it out",
       parts, fmt::join(inputs, ", "), parts);
+}
+
+std::string describe_memory(const Plan& plan) {
+  std::vector<std::string> parts;
+  for (const auto& [what, bytes] : plan.memory())
+    parts.push_back(fmt::format("{} {:.1f} MiB", what, static_cast<double>(bytes) / (1 << 20)));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string describe_exchanges(const Plan& plan) {
+  std::vector<std::string> parts;
+  for (const Exchanged& e : plan.exchanged())
+    parts.push_back(fmt::format("{} {:.1f} MB ({})", e.what, e.bytes * 1e-6, counted(e.messages, "message")));
+  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::string table_of(const GridChoice& choice, int ranks, std::int64_t global_batch) {

@@ -8,7 +8,8 @@
 
 namespace keelson {
 struct GridChoice;
-}
+class Plan;
+}  // namespace keelson
 
 namespace keelson::app {
 
@@ -42,6 +43,12 @@ std::optional<ProcessGrid::Extents> requested_grid(const RequestedGrid& o, int r
 /// Throws InputError for more than one rank along the axis space where none of the network's inputs can be cut into as
 /// many parts, or where a layer cannot compute parts.
 void require_parts(const Graph& graph, const ProcessGrid& grid);
+
+/// Memory of a rank by purpose: "parameters 34.0 MiB, gradients 34.0 MiB, ...".
+std::string describe_memory(const Plan& plan);
+/// What a rank exchanges in a step, by purpose: "gradients 35.6 MB (1 message), rows of samples 4.2 MB (16 messages)";
+/// "nothing" for one rank.
+std::string describe_exchanges(const Plan& plan);
 
 /// The grids that were looked at, one line each, and which one was chosen:
 ///

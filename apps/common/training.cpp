@@ -75,6 +75,9 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
   if (t.replica.stage > 1)
     fmt::print("stages: {} micro-batches; the stages but the first begin with {}\n", t.micro_batches,
                fmt::join(t.stage_starts, ", "));
+  if (launch.world.size() > 1)
+    fmt::print("memory of rank 0: {}\nexchanges in a step: {}\n", describe_memory(trainer.executor().plan()),
+               describe_exchanges(trainer.executor().plan()));
   // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
   const bool open_mpi = launch.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;
@@ -287,10 +290,13 @@ void TrainingRun::choose_precision_and_grid(const TrainingTask& task, Context& c
   if (!chooses_grid) require_parts(task.graph, grid);
   t.precision = choose_precision(task.precision, task.graph, context,
                                  {.batch = t.batch, .micro_batch_count = t.micro_batches, .grid = &grid});
-  if (!chooses_grid) {
-    t.stage_starts = choose_stage_starts(task.graph, context, world, t.replica.stage, t.plan());
-    return;
-  }
+  if (chooses_grid) choose_the_grid(task, context, world, t);
+  t.stage_starts = choose_stage_starts(task.graph, context, world, t.replica.stage, t.plan());
+}
+
+/// Collective.
+void TrainingRun::choose_the_grid(const TrainingTask& task, Context& context, Communicator& world,
+                                  TrainerOptions& t) const {
   const std::int64_t global_batch = t.batch * grid_.data;
   const GridChoice choice = choose_grid(task.graph, context, world, global_batch, t.plan());
   if (world.rank() == 0) fmt::print("{}", table_of(choice, world.size(), global_batch));

@@ -94,6 +94,7 @@ class TrainingRun {
  private:
   void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
                                  TrainerOptions& t) const;
+  void choose_the_grid(const TrainingTask& task, Context& context, Communicator& world, TrainerOptions& t) const;
 
   const TrainingOptions& options_;
   Launch& launch_;

@@ -36,6 +36,7 @@ bool Plan::checks_gradients() const { return compiled_->checks_gradients; }
 std::vector<PlanRow> Plan::rows() const { return plan_rows(compiled_->program); }
 std::vector<std::string> Plan::reorders() const { return plan_reorders(compiled_->program); }
 std::vector<std::pair<std::string, std::size_t>> Plan::memory() const { return memory_of(*compiled_, in_flight()); }
+std::vector<Exchanged> Plan::exchanged() const { return exchanged_in(*compiled_); }
 std::size_t Plan::arena_bytes() const { return compiled_->program.arena_bytes(); }
 std::size_t Plan::arena_lower_bound() const { return compiled_->program.lower_bound(); }
 std::uint64_t Plan::hash() const { return plan_hash(*compiled_); }

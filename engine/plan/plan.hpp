@@ -92,6 +92,13 @@ struct Pass {
   bool operator==(const Pass&) const = default;  ///< equal in both
 };
 
+/// What a rank exchanges in a step for one purpose.
+struct Exchanged {
+  std::string what;           ///< "gradients", "parameters", "rows of samples", "channels", "values of stages", "sums"
+  double bytes = 0;           ///< sent to other ranks, or given to a sum or a gather over ranks
+  std::int64_t messages = 0;  ///< number of sends, sums and gathers
+};
+
 /// One call of a plan, for people and for tools.
 struct PlanRow {
   std::string phase;                ///< "forward", "backward", "exchange", "update"
@@ -154,6 +161,8 @@ class Plan {
   /// Bytes on the device that one executor needs, by purpose: "parameters", "optimizer state", "gradients", "inputs and
   /// states", "activations".
   std::vector<std::pair<std::string, std::size_t>> memory() const;
+  /// What this rank exchanges with others in a step, by purpose; empty for one rank.
+  std::vector<Exchanged> exchanged() const;
   std::size_t arena_bytes() const;        ///< size of the arena that an executor needs
   std::size_t arena_lower_bound() const;  ///< most bytes that are in use at one call: no arena can be smaller
   /// Hash of all calls with their kernels and operands, without those of the update if the ranks update shards. Ranks

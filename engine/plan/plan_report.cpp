@@ -72,6 +72,39 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
           {"activations", slots * compiled.program.arena_bytes()}};
 }
 
+namespace {
+
+const char* purpose_of(const Program& program, const CollectiveDesc::Kind kind, const CommunicationDesc& desc) {
+  using Kind = CollectiveDesc::Kind;
+  const auto storage = [&](BufferId b) { return program.buffer(program.root(b)).storage; };
+  if (kind == Kind::send) {
+    if (desc.axes == ProcessGrid::Axes(ProcessGrid::Axis::space)) return "rows of samples";
+    return desc.axes == ProcessGrid::Axes(ProcessGrid::Axis::channel) ? "channels" : "values of stages";
+  }
+  if (kind == Kind::allgather) return storage(desc.dst) == Storage::parameter ? "parameters" : "gradients";
+  return kind == Kind::reduce_scatter || storage(desc.dst) == Storage::gradients ? "gradients" : "sums";
+}
+
+}  // namespace
+
+std::vector<Exchanged> exchanged_in(const CompiledGraph& compiled) {
+  const Program& program = compiled.program;
+  std::vector<Exchanged> all;
+  for (const Call& c : program.calls()) {
+    const Communication* k = c.communication();
+    if (!k || k->step != Communication::Step::start || k->desc.kind == CollectiveDesc::Kind::receive) continue;
+    const bool repeated = c.phase == Phase::forward || c.phase == Phase::backward;
+    const std::int64_t times = repeated ? compiled.options.micro_batches() : 1;
+    const std::string what = purpose_of(program, k->desc.kind, k->desc);
+    auto found = std::ranges::find(all, what, &Exchanged::what);
+    if (found == all.end()) found = all.insert(all.end(), {what});
+    const BufferId given = k->desc.src != no_buffer ? k->desc.src : k->desc.dst;
+    found->bytes += static_cast<double>(times) * static_cast<double>(program.buffer(given).bytes);
+    found->messages += times;
+  }
+  return all;
+}
+
 std::string op_name(const Call& call) {
   const Computation* computed = call.computation();
   if (!computed || computed->verb == ops::Verb::forward) return call.op;

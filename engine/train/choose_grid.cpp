@@ -13,7 +13,10 @@
 #include "engine/base/ranks.hpp"
 #include "engine/execute/executor.hpp"
 #include "engine/graph/topology.hpp"
-#include "engine/plan/spatial_parts.hpp"
+#include "engine/plan/fuse.hpp"
+#include "engine/plan/stage_parts.hpp"
+#include "engine/train/choose_stages.hpp"
+#include "engine/train/training_grid.hpp"
 #include "engine/tune/slowest_rank_timer.hpp"
 #include "engine/tune/tuning_ranks.hpp"
 #include "engine/tune/wall_clock_timer.hpp"
@@ -26,7 +29,7 @@ constexpr double worth_measuring = 1.5;  ///< times the best estimate
 constexpr double as_fast = 1.03;         ///< times the best time: the grid with fewer parts wins
 
 /// Of the way in which grids are measured, part of the key. Raise the number when older answers must not be used.
-constexpr int grid_version = 1;
+constexpr int grid_version = 2;
 
 /// What a message between two neighbours costs.
 struct MessageCost {
@@ -63,10 +66,16 @@ class GridChooser {
  private:
   PlanOptions options_for(const GridCandidate& c, const ProcessGrid& grid) const;
   std::string refusal(const GridCandidate& c) const;
+  std::string refusal_of_parts(const GridCandidate& c) const;
+  bool mixes_samples() const {
+    return std::ranges::any_of(graph_.nodes(),
+                               [](const Graph::Node& n) { return !n.srcs.empty() && n.layer->mixes_samples(); });
+  }
   [[noreturn]] void refuse_all(const std::vector<GridCandidate>& all) const;
   std::vector<PlanRow> rows_by_rule(GridCandidate& c);
   void fit_memory(GridCandidate& c);
   void measure(GridCandidate& c, std::vector<PlanRow>* profile);
+  bool has_stage_starts(GridCandidate& c);
   void estimate(GridCandidate& c);
   static double times_a_step(const GridCandidate& c, const std::string& phase);
   double message_seconds(const GridCandidate& c, const Work& all) const;
@@ -86,6 +95,7 @@ class GridChooser {
   double outside_calls_ = 0;            ///< seconds of a step that no call explains
   double flops_ = 1e-9, bytes_ = 1e-9;  ///< best GFLOP/s and MB/s of any call
   MessageCost message_;
+  std::map<int, std::vector<std::string>> stage_starts_;  ///< measured, by number of stages
 };
 
 PlanOptions GridChooser::options_for(const GridCandidate& c, const ProcessGrid& grid) const {
@@ -94,6 +104,8 @@ PlanOptions GridChooser::options_for(const GridCandidate& c, const ProcessGrid& 
   o.micro_batch_count = c.micro_batches;
   o.grid = &grid;
   o.peers = nullptr;
+  if (const auto measured = stage_starts_.find(c.extents.stage); measured != stage_starts_.end())
+    o.stage_starts = measured->second;
   return o;
 }
 
@@ -105,14 +117,29 @@ std::string GridChooser::refusal(const GridCandidate& c) const {
   if (c.batch % options_.micro_batch_count != 0)
     return fmt::format("{} of a replica cannot be divided into {} micro-batches", counted(c.batch, "sample"),
                        options_.micro_batch_count);
-  if (c.extents.space == 1) return "";
-  if (options_.exchange.reproducible) return "reproducible sums need whole samples";
-  const ProcessGrid grid({.data = 1, .space = c.extents.space}, 0);
+  return ranks_of(c.extents) == 1 ? "" : refusal_of_parts(c);
+}
+
+/// Why the ranks of a replica cannot share the work along the axis of the grid.
+std::string GridChooser::refusal_of_parts(const GridCandidate& c) const {
+  const ProcessGrid::Extents& e = c.extents;
+  if (options_.exchange.reproducible) return "reproducible sums need whole samples and layers";
+  if (e.space == 1) {
+    if (options_.exchange.shards != OptimizerShards::none) return "the optimizer in shards needs whole parameters";
+    if (options_.lag) return "gradients of the step before need whole parameters";
+    if (world_.survives_losses()) return "ranks that are lost would take their part of the parameters with them";
+  }
+  if (e.stage > 1 && mixes_samples()) return "a layer computes with all samples of a batch together";
+  ProcessGrid::Extents replica = e;
+  replica.data = 1;
+  const ProcessGrid grid(replica, 0);
+  PlanOptions o = options_for(c, grid);
   try {
-    if (input_rows(graph_, {.grid = &grid}).empty())
-      return fmt::format("no input of the network can be cut into {} parts", c.extents.space);
-  } catch (const InputError& e) {
-    return e.what();
+    const SpatialParts parts = stage_parts(graph_, fuse(graph_, o), o);
+    if (e.space > 1 && parts.inputs.empty())
+      return fmt::format("no input of the network can be cut into {} parts", e.space);
+  } catch (const InputError& error) {
+    return error.what();
   }
   return "";
 }
@@ -146,9 +173,7 @@ std::vector<PlanRow> GridChooser::rows_by_rule(GridCandidate& c) {
 void GridChooser::fit_memory(GridCandidate& c) {
   rows_by_rule(c);
   const bool may_accumulate =
-      !options_.exchange.reproducible && options_.exchange.shards != OptimizerShards::gradients &&
-      std::ranges::none_of(graph_.nodes(),
-                           [](const Graph::Node& n) { return !n.srcs.empty() && n.layer->mixes_samples(); });
+      !options_.exchange.reproducible && options_.exchange.shards != OptimizerShards::gradients && !mixes_samples();
   while (!c.refusal.empty() && may_accumulate && c.micro_batches < c.batch) {
     do ++c.micro_batches;
     while (c.batch % c.micro_batches != 0);
@@ -159,14 +184,20 @@ void GridChooser::fit_memory(GridCandidate& c) {
 
 std::vector<GridCandidate> GridChooser::candidates() {
   std::vector<GridCandidate> all;
+  using Extents = ProcessGrid::Extents;
   for (int parts = 1; parts <= world_.size(); ++parts) {
     if (world_.size() % parts != 0) continue;
-    GridCandidate c{.extents = {.data = world_.size() / parts, .space = parts}};
-    c.batch = global_batch_ / c.extents.data;
-    c.micro_batches = options_.micro_batch_count;
-    c.refusal = refusal(c);
-    if (c.refusal.empty()) fit_memory(c);
-    all.push_back(std::move(c));
+    for (int Extents::* const axis : {&Extents::space, &Extents::channel, &Extents::stage}) {
+      GridCandidate c{.extents = {.data = world_.size() / parts}};
+      c.extents.*axis = parts;
+      c.batch = global_batch_ / c.extents.data;
+      c.micro_batches = options_.micro_batch_count;
+      if (c.micro_batches == 1 && c.batch > 0) c.micro_batches = default_micro_batches(c.batch, c.extents.stage);
+      c.refusal = refusal(c);
+      if (c.refusal.empty()) fit_memory(c);
+      all.push_back(std::move(c));
+      if (parts == 1) break;
+    }
   }
   if (std::ranges::none_of(all, is_possible)) refuse_all(all);
   return all;
@@ -199,11 +230,13 @@ void GridChooser::measure(GridCandidate& c, std::vector<PlanRow>* profile) {
   Executor& executor = *made;
   ops::StepParams params;
   params.inverse_samples = 1.0f / static_cast<float>(global_batch_);
+  const auto passes = executor.plan().passes();
   const auto step = [&](std::size_t) {
-    for (std::int64_t m = 0; m < executor.micro_batches(); ++m) {
-      executor.forward(params, m);
-      executor.backward();
-    }
+    for (const Pass& pass : passes)
+      if (pass.backward)
+        executor.backward(pass.micro_batch);
+      else
+        executor.forward(params, pass.micro_batch);
     if (options_.optimizer) executor.update();
     executor.finish_exchange();
     context_.device().fence();
@@ -245,10 +278,10 @@ MessageCost GridChooser::message_cost() {
   return {latency, std::max(0.0, seconds_of(large) - latency) / (large - small)};
 }
 
-/// How often a step makes the calls of this phase.
+/// How often a step makes the calls of this phase, or waits while another stage does.
 double GridChooser::times_a_step(const GridCandidate& c, const std::string& phase) {
   const bool repeated = phase == "forward" || phase == "backward";
-  return repeated ? static_cast<double>(c.micro_batches) : 1;
+  return repeated ? static_cast<double>(c.micro_batches + c.extents.stage - 1) : 1;
 }
 
 /// Of the exchanges of rows, which a step waits for.
@@ -278,6 +311,19 @@ void GridChooser::estimate(GridCandidate& c) {
   c.estimated = largest(seconds);
 }
 
+/// Measures where the stages of the grid begin. Refuses the grid if fused layers are fewer than its stages. Collective.
+bool GridChooser::has_stage_starts(GridCandidate& c) {
+  const int stages = c.extents.stage;
+  if (stages == 1) return true;
+  const ProcessGrid grid(c.extents, world_.rank());
+  try {
+    stage_starts_[stages] = choose_stage_starts(graph_, context_, world_, stages, options_for(c, grid));
+  } catch (const InputError& e) {
+    c.refusal = e.what();
+  }
+  return is_possible(c);
+}
+
 void GridChooser::measure(std::vector<GridCandidate>& all, bool every_one) {
   const auto next_possible = [&] { return std::ranges::find_if(all, is_possible); };
   auto first = next_possible();
@@ -301,6 +347,7 @@ void GridChooser::measure(std::vector<GridCandidate>& all, bool every_one) {
   std::vector<GridCandidate*> possible;
   for (GridCandidate& c : all) {
     if (!is_possible(c)) continue;
+    if (!has_stage_starts(c)) continue;
     estimate(c);
     possible.push_back(&c);
   }

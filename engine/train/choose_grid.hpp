@@ -12,9 +12,10 @@ namespace keelson {
 
 /// A process grid on which a network could be trained, and what is known of it. The values are the same on all ranks.
 struct GridCandidate {
-  ProcessGrid::Extents extents;  ///< data x space
+  ProcessGrid::Extents extents;  ///< data, and at most one of space, channel and stage
   std::int64_t batch = 0;        ///< samples per step and replica
-  /// Passes of a step (PlanOptions::micro_batch_count): as asked for, or more where only that fits the memory.
+  /// Passes of a step (PlanOptions::micro_batch_count): as asked for; more where only that fits the memory; on stages,
+  /// if one was asked for, default_micro_batches().
   std::int64_t micro_batches = 1;
   std::string refusal = {};  ///< why the grid is not possible; empty: it is possible
   double bytes = 0;          ///< Plan::memory() of the rank that needs most
@@ -36,16 +37,17 @@ struct GridChoiceOptions {
   bool measure_all = false;  ///< measures every possible grid now, whatever is known from earlier starts
 };
 
-/// Chooses the process grid, data x space, on which the ranks of `world` train this network fastest with `global_batch`
-/// samples a step.
+/// Chooses the process grid on which the ranks of `world` train this network fastest with `global_batch` samples a
+/// step: data alone, or data with parts of samples (space), parts of channels, or stages.
 ///
-/// 1. Every number of parts that divides the number of ranks is looked at. A grid is refused if the samples cannot be
-///    shared out among its replicas, if the network cannot be cut into as many parts, or if a plan needs more memory
-///    than the device has, also with a micro-batch for each sample.
+/// 1. Every number of parts that divides the number of ranks is looked at, along each of these axes. A grid is refused
+///    if the samples cannot be shared out among its replicas, if the network cannot be cut into as many parts, if the
+///    other options need whole samples or whole parameters (a `world` that survives losses does, too), or if a plan
+///    needs more memory than the device has, also with a micro-batch for each sample.
 /// 2. The possible grid with the fewest parts is measured, call by call. The times of the others are estimated from it:
 ///    the time of each layer grows and shrinks with its work (FLOPs and bytes of the grid's own plan, on the rank that
-///    has most), exchanges of rows cost a latency and a time per byte, which are measured between neighbours, and the
-///    sum of the gradients costs the same on every grid.
+///    has most), messages cost a latency and a time per byte, which are measured between neighbours, and the sum of the
+///    gradients costs the same on every grid. K stages with M micro-batches take M + K - 1 passes of the slowest stage.
 /// 3. At most 4 grids, whose estimates are within 1.5 times the best one, are measured: a few steps each on zeros. The
 ///    fastest one is chosen; within 3 % the one with the fewest parts.
 ///

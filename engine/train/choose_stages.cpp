@@ -117,4 +117,11 @@ std::vector<std::string> choose_stage_starts(const Graph& graph, Context& contex
   }));
 }
 
+std::int64_t default_micro_batches(std::int64_t samples, int stages) {
+  if (stages == 1) return 1;
+  std::int64_t count = std::min<std::int64_t>(samples, std::int64_t{4} * stages);
+  while (samples % count != 0) --count;
+  return count;
+}
+
 }  // namespace keelson

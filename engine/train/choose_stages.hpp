@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,9 @@ namespace keelson {
 /// InputError for more stages than nodes that compute. Collective.
 std::vector<std::string> choose_stage_starts(const Graph& graph, Context& context, Communicator& world, int stages,
                                              const PlanOptions& options);
+
+/// The number of micro-batches of a replica with so many samples and stages, if the caller asks for none: the largest
+/// divisor of `samples` of at most 4 for each stage; 1 without stages.
+std::int64_t default_micro_batches(std::int64_t samples, int stages);
 
 }  // namespace keelson

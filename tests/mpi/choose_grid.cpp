@@ -8,6 +8,7 @@
 #include "engine/layers/layers.hpp"
 #include "engine/optim/sgd.hpp"
 #include "engine/train/choose_grid.hpp"
+#include "engine/train/training_grid.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/environment_variable.hpp"
@@ -25,9 +26,17 @@ Graph volumes(std::int64_t edge = 16) {
   return g;
 }
 
+/// Too few features for parts, and a layer that stages refuse.
 Graph vectors() {
   Graph g;
-  mse(dense(g.input("x", {5}), 3, "out"), g.input("y", {3}));
+  mse(batch_norm(dense(g.input("x", {5}), 3, "out"), {}, "bn"), g.input("y", {3}));
+  return g;
+}
+
+/// Nothing has rows that could be cut.
+Graph wide() {
+  Graph g;
+  mse(dense(relu(dense(g.input("x", {5}), 16, "d1")), 8, "d2"), g.input("y", {8}));
   return g;
 }
 
@@ -45,8 +54,9 @@ class ChooseGridTest : public MpiTest {
   GridChoice choose(const Graph& graph, std::int64_t global_batch, const GridChoiceOptions& how = {}) {
     return choose_grid(graph, *context_, *ranks_, global_batch, options_, how);
   }
-  static const GridCandidate& with_parts(const GridChoice& choice, int parts) {
-    return *std::ranges::find_if(choice.candidates, [&](const auto& c) { return c.extents.space == parts; });
+  static const GridCandidate& with_parts(const GridChoice& choice, int parts,
+                                         int ProcessGrid::Extents::* axis = &ProcessGrid::Extents::space) {
+    return *std::ranges::find_if(choice.candidates, [&](const auto& c) { return c.extents.*axis == parts; });
   }
 
   Sgd sgd_;
@@ -64,7 +74,7 @@ TEST_F(ChooseGridTest, TakesTheFastestOfTheGridsThatItMeasures) {
   EXPECT_EQ(choice.reason, "measured");
   double best = 1e9;
   for (const GridCandidate& c : choice.candidates) {
-    EXPECT_EQ(c.extents.data * c.extents.space, world().size());
+    EXPECT_EQ(c.extents.data * ranks_of(c.extents), world().size());
     EXPECT_EQ(c.batch * c.extents.data, 2L * world().size());
     EXPECT_EQ(c.refusal, "") << c.name();
     EXPECT_GT(c.bytes, 0) << c.name();
@@ -111,6 +121,25 @@ TEST_F(ChooseGridTest, RefusesGridsThatCannotShareOutTheSamples) {
   } catch (const InputError& e) {
     EXPECT_NE(std::string(e.what()).find("no process grid of"), std::string::npos) << e.what();
   }
+}
+
+/// Dense layers have channels and stages alone. Each has a refusal where another option needs whole parameters.
+TEST_F(ChooseGridTest, SharesLayersWhereSamplesHaveNoRows) {
+  KEELSON_NEED_RANKS(2);
+  using Extents = ProcessGrid::Extents;
+  const int all = world().size();
+  const GridChoice choice = choose(wide(), 1, {.measure_all = true});
+  EXPECT_NE(with_parts(choice, all).refusal.find("can be cut into"), std::string::npos);
+  EXPECT_GT(with_parts(choice, all, &Extents::channel).measured, 0);
+  EXPECT_EQ(choice.grid().extents.data, 1);
+  if (all == 2) {
+    EXPECT_GT(with_parts(choice, all, &Extents::stage).measured, 0);
+    EXPECT_EQ(with_parts(choose(wide(), 6), 2, &Extents::stage).micro_batches, 6);
+  }
+  options_.exchange.shards = OptimizerShards::moments;
+  const GridChoice shards = choose(wide(), all);
+  EXPECT_NE(with_parts(shards, all, &Extents::channel).refusal.find("whole parameters"), std::string::npos);
+  EXPECT_EQ(shards.grid().extents.data, all);
 }
 
 TEST_F(ChooseGridTest, TakesMicroBatchesWhereOnlyTheyFitTheMemory) {
