@@ -205,10 +205,8 @@ void report(const StepResult& r) {
 /// Prints the plan of one rank of a replica, without the other ranks.
 ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net, Context& context) {
   if (launch.world.size() > 1) refuse("--as-rank shows the plan of one rank without the others: start one rank");
-  for (const char* name :
-       {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer"})
-    if (o.subcommand->given(name))
-      refuse("--as-rank shows a plan for whole optimizers and runs nothing: leave --{} out", name);
+  for (const char* name : {"json", "trace", "roofline", "onnx", "reproducible", "bucket-mb", "wire", "progress"})
+    if (o.subcommand->given(name)) refuse("--as-rank shows a plan and runs nothing: leave --{} out", name);
   const auto replica = o.exchange.grid.replica.extents();
   const int ranks = ranks_of(replica);
   if (o.subcommand->given("parallel"))
@@ -222,6 +220,7 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   PlanOptions options{.batch = o.batch > 0 ? o.batch : net.batch, .training = !o.inference, .grid = &grid};
   options.micro_batch_count = app::decide_micro_batches(o.exchange, options.batch, replica.stage);
   if (options.training) options.optimizer = net.optimizer.get();
+  options.exchange.shards = parse_shards(o.exchange.shards);
   options.recompute = o.recompute;
   options.precision = choose_precision(o.precision, net.graph, context, options);
   Parameters parameters(net.graph, context, 1);
