@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "engine/data/epoch_order.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::app {
@@ -70,7 +71,7 @@ void TrainingTargets::sum_over_ranks(std::vector<double>& sums) const {
 }
 
 std::vector<double> TrainingTargets::read_again(std::int64_t first, std::int64_t end) const {
-  const auto order = shuffle_ ? epoch_order(training_.size(), seed_, 0) : std::vector<std::int64_t>();
+  const EpochOrder order(training_.size(), seed_, 0);
   std::vector<std::vector<std::byte>> sample;
   std::vector<void*> fields;
   for (const Field& f : training_.fields()) {
@@ -80,7 +81,7 @@ std::vector<double> TrainingTargets::read_again(std::int64_t first, std::int64_t
   std::vector<double> sums(sums_.size());
   const auto* y = static_cast<const float*>(fields[field_]);
   for (std::int64_t i = first + communicator_->rank(); i < end; i += communicator_->size()) {
-    const SampleId id{seed_, 0, order.empty() ? i : order[static_cast<std::size_t>(i)]};
+    const SampleId id{seed_, 0, shuffle_ ? order[i] : i};
     if (transform_)
       training_.read_transformed(id, *transform_, fields.data());
     else

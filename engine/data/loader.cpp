@@ -6,14 +6,14 @@
 #include <exception>
 #include <mutex>
 #include <new>
-#include <numeric>
+#include <optional>
 #include <system_error>
 #include <thread>
 
 #include "engine/base/background_thread.hpp"
 #include "engine/base/error.hpp"
-#include "engine/base/philox.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/data/epoch_order.hpp"
 
 namespace keelson {
 
@@ -34,14 +34,6 @@ std::vector<Field> SampleDecoding::fields_of(const Dataset& data) const {
   for (std::size_t f = 0; f < rows.size(); ++f)
     if (rows[f]) fields[f] = fields[f].with_rows(*rows[f]);
   return fields;
-}
-
-std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch) {
-  std::vector<std::int64_t> order(static_cast<std::size_t>(size));
-  std::iota(order.begin(), order.end(), 0);
-  const philox::Key key{seed, philox::stream_of("sample order"), static_cast<std::uint64_t>(epoch)};
-  for (std::uint64_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[philox::below(key, i - 1, i)]);
-  return order;
 }
 
 /// Steps use a ring of prefetch + 1 buffers: one for the step that the caller holds, and the others for the next steps.
@@ -86,8 +78,7 @@ struct Loader::Impl {
   std::mutex mutex;
   std::condition_variable work_to_do, batch_ready;
   std::vector<PrefetchBuffer> buffers;
-  std::vector<std::int64_t>
-      order;  ///< empty: the order of the data set; a text has so many windows that a list would waste memory
+  std::optional<EpochOrder> order;  ///< no value: the order of the data set
   std::int64_t epoch = -1;
   std::int64_t held = 0;  ///< the step that the caller holds, or will get next
   bool caller_holds = false;
@@ -170,7 +161,7 @@ void Loader::Impl::prepare(std::int64_t step) {
   for (std::int64_t i = 0; i < options.batch; ++i) {
     buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
     if (coded && i >= b.count) buffer.voxels[i] = {};
-    if (i < b.count) buffer.indices[i] = order.empty() ? mine + i : order[static_cast<std::size_t>(mine + i)];
+    if (i < b.count) buffer.indices[i] = order ? (*order)[mine + i] : mine + i;
   }
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
     const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
@@ -246,8 +237,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
   d.job_step = d.last_prepared();  // threads take no more samples of the abandoned epoch
   d.batch_ready.wait(lock, [&] { return d.busy == 0; });
   d.epoch = epoch;
-  d.order = {};  // frees the old order before the next one is drawn
-  if (d.options.shuffle) d.order = epoch_order(d.dataset.size(), d.options.seed, epoch);
+  if (d.options.shuffle) d.order.emplace(d.dataset.size(), d.options.seed, epoch);
   d.first_sample = std::min(first_sample, d.dataset.size());
   d.steps = d.steps_from(d.first_sample);
   d.held = 0;

@@ -63,15 +63,13 @@ struct Batch {
   const std::int64_t* indices = nullptr;     ///< (count) dataset indices
 };
 
-/// Reads the samples of one rank. The order of an epoch is a permutation of all samples that depends only on seed and
-/// epoch, or without shuffling 0, 1, 2 ... Each step takes the next ranks * batch samples, and rank r the r-th part of
+/// Reads the samples of one rank. The order of an epoch is EpochOrder, a permutation of all samples, or without shuffling 0, 1, 2 ... Each step takes the next ranks * batch samples, and rank r the r-th part of
 /// them, so results do not depend on the number of ranks. The last step may be short. An epoch that was begun with one
 /// number of ranks can be continued with another number: start_epoch() takes the number of samples that are done.
 class Loader {
  public:
   /// Throws InputError for a batch size, a number of threads or a number of prefetched batches below 1, and the
-  /// exceptions of SampleTransform::check. `dataset` must outlive the loader. Memory: (prefetch + 1) * batch samples,
-  /// and 8 bytes per sample of the data set for the order of an epoch.
+  /// exceptions of SampleTransform::check. `dataset` must outlive the loader. Memory: (prefetch + 1) * batch samples.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
@@ -93,8 +91,5 @@ class Loader {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
-
-/// The permutation of an epoch (Fisher-Yates on Philox).
-std::vector<std::int64_t> epoch_order(std::int64_t size, std::uint64_t seed, std::int64_t epoch);
 
 }  // namespace keelson

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/communicators.hpp"
-#include "engine/data/loader.hpp"
+#include "engine/data/epoch_order.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
@@ -93,10 +93,10 @@ TEST(TrainingTargets, OfALostRankAreReadAgain) {
   TrainingTargets targets(training, o, alone.get(), baseline);
   RunState s;
   targets.on_start(s, "");
-  const auto order = epoch_order(training.size(), o.seed, 0);
+  const EpochOrder order(training.size(), o.seed, 0);
   std::vector<double> expected(2);
   const auto step = [&](std::int64_t first, std::int64_t all) {
-    const auto y = target_of(training, order[static_cast<std::size_t>(first)]);
+    const auto y = target_of(training, order[first]);
     Batch batch;
     std::vector<float> x(2 * 216);
     batch.fields = {x.data(), const_cast<float*>(y.data())};
@@ -104,7 +104,7 @@ TEST(TrainingTargets, OfALostRankAreReadAgain) {
     batch.global_count = all;
     targets.on_batch(s, batch);
     for (auto i = first; i < first + all; ++i)
-      for (std::size_t t = 0; t < 2; ++t) expected[t] += target_of(training, order[static_cast<std::size_t>(i)])[t];
+      for (std::size_t t = 0; t < 2; ++t) expected[t] += target_of(training, order[i])[t];
   };
   const auto check = [&](double samples) {
     targets.before_checkpoint(s);

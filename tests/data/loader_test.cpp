@@ -7,8 +7,6 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
-#include <map>
-#include <numeric>
 #include <set>
 #include <thread>
 
@@ -93,28 +91,6 @@ std::vector<std::int64_t> flat(const std::vector<std::vector<std::int64_t>>& ste
   std::vector<std::int64_t> all;
   for (const auto& s : steps) all.insert(all.end(), s.begin(), s.end());
   return all;
-}
-
-TEST(Loader, OrderIsASeededPermutation) {
-  const auto a = epoch_order(1000, 5, 0);
-  auto sorted = a;
-  std::sort(sorted.begin(), sorted.end());
-  std::vector<std::int64_t> in_order(1000);
-  std::iota(in_order.begin(), in_order.end(), 0);
-  EXPECT_EQ(sorted, in_order);
-  EXPECT_EQ(a, epoch_order(1000, 5, 0));
-  EXPECT_NE(a, epoch_order(1000, 5, 1));
-  EXPECT_NE(a, epoch_order(1000, 6, 0));
-  EXPECT_TRUE(epoch_order(0, 5, 0).empty());
-  EXPECT_EQ(epoch_order(1, 5, 0), std::vector<std::int64_t>{0});
-}
-
-TEST(Loader, OrderIsUniform) {
-  // All 24 orders of 4 samples, 24000 epochs: 1000 each, standard deviation 31.
-  std::map<std::vector<std::int64_t>, int> seen;
-  for (std::int64_t epoch = 0; epoch < 24000; ++epoch) ++seen[epoch_order(4, 3, epoch)];
-  EXPECT_EQ(seen.size(), 24u);
-  for (const auto& [order, count] : seen) EXPECT_NEAR(count, 1000, 5 * 31) << ::testing::PrintToString(order);
 }
 
 TEST(Loader, EverySampleOnceWhateverTheRanks) {
