@@ -26,7 +26,7 @@ if(KEELSON_SANITIZE)  # most of the tests' time would be the oracle's, whose loo
 endif()
 keelson_library(keelson_test_support tests/support
   PUBLIC keelson_test_oracle keelson_nets keelson_comm keelson_backends ${backends}
-         nlohmann_json::nlohmann_json HDF5::HDF5 MPI::MPI_CXX GTest::gtest)
+         nlohmann_json::nlohmann_json HDF5::HDF5 ZLIB::ZLIB MPI::MPI_CXX GTest::gtest)
 # What only some programs may link: main(), and the operator new that counts. And a whole program as a user writes it.
 set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp
   ${tests_dir}/docs/readme_example.cpp ${tests_dir}/docs/own_loop.cpp ${tests_dir}/docs/pruning.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
@@ -120,7 +120,7 @@ file(GLOB sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/*.cpp)
 add_executable(test_fuzz EXCLUDE_FROM_ALL ${sources})
 keelson_compile_options(test_fuzz)
 keelson_unity(test_fuzz)
-target_link_libraries(test_fuzz PRIVATE keelson_app_lm keelson_app_cosmoflow keelson_app_climate)
+target_link_libraries(test_fuzz PRIVATE keelson_test_support keelson_app_lm keelson_app_cosmoflow keelson_app_climate)
 
 set(with_device)
 if(KEELSON_HAVE_CUDA)

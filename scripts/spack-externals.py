@@ -86,6 +86,7 @@ def packages():
         "python": (by_program("python3"), "+zlib+ssl+ctypes"),
         "openmpi": (by_open_mpi(), ""),
         "hdf5": (version_in(said("h5dump", "--version")) or by_pkg_config("hdf5"), "+mpi" if by_pkg_config("hdf5-openmpi") else "~mpi"),
+        "zlib": (by_pkg_config("zlib"), ""),
         "kokkos": (by_cmake("Kokkos"), f"{openmp} {serial} cxxstd=20"),
         "onednn": (by_cmake("dnnl"), "cpu_runtime=omp"),
         "fftw": (by_pkg_config("fftw3"), "precision=float,double ~mpi"),

@@ -60,7 +60,7 @@ void define_input(app::CommandLine& line) {
       line.subcommand("input", "Measure how fast samples are read and decoded, as in training but without the training",
                       [o](app::Launch& launch) { return run_input(*o, launch); });
   v.option_without_default("--data", o->input.data,
-                           "Universes in HDF5: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
+                           "Universes: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
                            "not), a file or a pattern",
                            "DIR")
       .differs_between_ranks();

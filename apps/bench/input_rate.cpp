@@ -44,7 +44,7 @@ Epoch run_epoch(Loader& loader, int number, Communicator& world) {
 }  // namespace
 
 InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
-  if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of HDF5 universes");
+  if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of universes");
   auto& world = launch.world;
   cosmoflow::UniverseOptions universe;
   universe.size = o.size;

@@ -22,10 +22,10 @@ std::string find_split(const std::string& folder, const std::vector<std::string>
 }  // namespace
 
 void declare_files(SampleFiles& files, Subcommand& v) {
-  v.option_without_default("--train", files.train, "Training data: HDF5 file, folder or pattern", "PATH")
+  v.option_without_default("--train", files.train, "Training data: file, folder or pattern", "PATH")
       .stored()
       .differs_between_ranks();
-  v.option_without_default("--validation", files.validation, "Validation data: HDF5 file, folder or pattern", "PATH")
+  v.option_without_default("--validation", files.validation, "Validation data: file, folder or pattern", "PATH")
       .stored()
       .differs_between_ranks();
   v.flag("--shuffle", files.shuffle, "Use another order of samples in each epoch").stored();
@@ -39,7 +39,7 @@ void declare_training_folder(std::string& data, Subcommand& v) {
 
 void declare_held_out_data(std::string& data, Subcommand& v) {
   v.option_without_default("--data", data,
-                           "Data: a folder (its test/ or validation/ if it has one), HDF5 file or pattern; default: "
+                           "Data: a folder (its test/ or validation/ if it has one), file or pattern; default: "
                            "the run's validation data",
                            "PATH")
       .differs_between_ranks();

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "engine/data/epoch_order.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/epoch_order.hpp"
 
 namespace keelson::app {
 namespace {

@@ -7,18 +7,15 @@
 #include <sstream>
 
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
 
-/// The channel of redshift 0 if the file names its redshifts; else the first channel.
-int channel_today(const std::string& file) {
-  const auto f = hdf5::File::open(file);
-  if (!f.has_attribute("/", "redshifts")) return 0;
-  const auto z = f.numbers_attribute<double>("/", "redshifts");
-  return static_cast<int>(std::min_element(z.begin(), z.end()) - z.begin());
+/// The channel of redshift 0 if the files name their redshifts; else the first channel.
+int channel_today(const UniverseDataset& data) {
+  const auto z = data.redshifts();
+  return static_cast<int>(std::ranges::min_element(z) - z.begin());
 }
 
 struct ZScore {
@@ -51,7 +48,7 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   u.physical_targets =
       true;  // the network's loss and metric are relative to physical targets; refused if their range is unknown
   const UniverseDataset probe(path, u, &world);  // only for facts about the files
-  if (u.channels.empty()) u.channels = {channel_today(probe.file_of(0))};
+  if (u.channels.empty()) u.channels = {channel_today(probe)};
   const auto z = paper_scaling(probe.parameters());
   u.target_mean = z.mean;
   u.target_std = z.std;
@@ -95,9 +92,7 @@ void require_ranges(const UniverseDataset& data, const CheckpointReader& checkpo
 }
 
 void check_finite(const UniverseDataset& data, Communicator& world) {
-  const auto first = hdf5::File::open(data.file_of(0));
-  const auto type = first.info(first.has("x") ? "x" : "full").type;
-  if (type != hdf5::Type::f16 && type != hdf5::Type::f32 && type != hdf5::Type::f64) return;
+  if (!data.stores_floating_point()) return;
   std::vector<std::vector<float>> fields;
   std::vector<void*> dst;
   for (const auto& f : data.fields())

@@ -15,7 +15,8 @@ constexpr int feistel_rounds = 12, least_bits = 4;
 EpochOrder::EpochOrder(std::int64_t size, std::uint64_t seed, std::int64_t epoch)
     : size_(size), key_{seed, philox::stream_of("sample order"), static_cast<std::uint64_t>(epoch)} {
   KEELSON_EXPECT(size >= 0 && epoch >= 0);
-  const int bits = std::max<int>(least_bits, std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)) - 1));
+  const int bits =
+      std::max<int>(least_bits, std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1)) - 1));
   low_bits_ = bits / 2;
   high_bits_ = bits - low_bits_;
 }

@@ -20,7 +20,7 @@ class FileList {
   /// Finds the files that a path names, sorted; throws InputError if there are none.
   using Find = std::function<std::vector<std::string>(const std::string& path)>;
 
-  /// `path`: a file, a folder, or a pattern, as in find_hdf5_files(). If `find` throws on rank 0, all ranks throw the
+  /// `path`: a file, a folder, or a pattern, as in find_files(). If `find` throws on rank 0, all ranks throw the
   /// same exception. Throws InputError if a rank has no files at its `path`. `communicator` null: one rank. Collective.
   FileList(const std::string& path, Communicator* communicator, const Find& find);
 

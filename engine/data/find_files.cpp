@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "engine/base/error.hpp"
+#include "engine/data/tfrecord.hpp"
 
 namespace keelson {
 
@@ -22,17 +23,25 @@ std::string lower(std::string text) {
   return text;
 }
 
-bool is_hdf5_name(const fs::path& path) {
-  const std::string extension = lower(path.extension().string());
+bool is_hdf5_name(const std::string& path) {
+  const std::string extension = lower(fs::path(path).extension().string());
   return extension == ".h5" || extension == ".hdf5" || extension == ".he5";
 }
 
-/// Whether the name is that of a TFRecord file, also a compressed one: "a.tfrecord", "a.tfrecords", "a.tfrecord.gz".
-bool is_tfrecord_name(const fs::path& path) {
-  return lower(path.filename().string()).find(".tfrecord") != std::string::npos;
+/// "HDF5 or TFRecord"
+std::string names_of(const std::vector<FileForm>& forms) {
+  std::vector<std::string> names;
+  for (const FileForm& f : forms) names.push_back(f.name);
+  return fmt::format("{}", fmt::join(names, " or "));
 }
 
-constexpr const char* convert_advice = "TFRecord files must be converted to HDF5 first (docs/file-formats.md says how)";
+/// What to do with a file of another form that the caller cannot read; empty if the form is not known.
+std::string advice_for_others(const std::string& path, const std::vector<FileForm>& forms) {
+  const bool reads_records = std::ranges::any_of(forms, [&](const FileForm& f) { return f.has_name(path); });
+  return !reads_records && is_tfrecord_name(path)
+             ? " TFRecord files must be converted to HDF5 first (docs/file-formats.md says how)"
+             : "";
+}
 
 /// Folders that usually hold separate parts of a dataset, which must not be mixed.
 bool is_split_name(const std::string& name) {
@@ -48,44 +57,55 @@ std::vector<std::string> splits_in(const fs::path& folder) {
   return found;
 }
 
-std::vector<std::string> files_below(const std::string& folder) {
-  std::vector<std::string> found;
+std::vector<std::string> files_below(const std::string& folder, const std::vector<FileForm>& forms) {
   const std::vector<std::string> splits = splits_in(folder);
   if (splits.size() > 1) {
     refuse("{}: holds several parts of a dataset. Expected one; try {}", folder, fmt::join(splits, " or "));
   }
-  std::int64_t others = 0, tfrecords = 0;
+  std::vector<std::vector<std::string>> found(forms.size());
+  std::int64_t others = 0;
+  std::string advice;
   for (auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink);
        entry != fs::recursive_directory_iterator(); ++entry) {
+    const std::string path = entry->path().string();
     const bool hidden = entry->path().filename().string().starts_with('.');
     if (entry->is_directory()) {
       if (hidden) entry.disable_recursion_pending();
-    } else if (!hidden && is_hdf5_name(entry->path())) {
-      found.push_back(entry->path().string());
+      continue;
+    }
+    const auto form = std::ranges::find_if(forms, [&](const FileForm& f) { return !hidden && f.has_name(path); });
+    if (form != forms.end()) {
+      found[static_cast<std::size_t>(form - forms.begin())].push_back(path);
     } else {
       ++others;
-      tfrecords += is_tfrecord_name(entry->path());
+      if (advice.empty()) advice = advice_for_others(path, forms);
     }
   }
-  if (!found.empty()) return found;
-  if (tfrecords > 0) refuse("{}: holds {} TFRecord files and no HDF5. {}", folder, tfrecords, convert_advice);
+  std::vector<std::size_t> present;
+  for (std::size_t i = 0; i < forms.size(); ++i)
+    if (!found[i].empty()) present.push_back(i);
+  if (present.size() == 1) return found[present[0]];
+  if (present.size() > 1)
+    refuse("{}: holds {} {} files and {} {} files. Expected one form; name the files by a pattern, or move some away",
+           folder, found[present[0]].size(), forms[present[0]].name, found[present[1]].size(), forms[present[1]].name);
   if (others > 0) {
-    refuse(
-        "{}: holds no HDF5 files among {} others. Expected names that end in .h5 or .hdf5; a pattern such as '{}/*' "
-        "takes any name",
-        folder, others, folder);
+    std::vector<std::string> endings;
+    for (const FileForm& f : forms) endings.push_back(f.ending);
+    refuse("{}: holds no {} files among {} others. Expected names that {}; a pattern such as '{}/*' takes any name.{}",
+           folder, names_of(forms), others, fmt::join(endings, ", or "), folder, advice);
   }
-  refuse("{}: is an empty folder. Expected HDF5 files; generate or fetch some", folder);
+  refuse("{}: is an empty folder. Expected {} files; generate or fetch some", folder, names_of(forms));
 }
 
-std::vector<std::string> files_matching(const std::string& pattern) {
+std::vector<std::string> files_matching(const std::string& pattern, const std::vector<FileForm>& forms) {
   glob_t matches{};
   const int status = ::glob(pattern.c_str(), 0, nullptr, &matches);
   std::vector<std::string> found;
   for (std::size_t i = 0; status == 0 && i < matches.gl_pathc; ++i)
     if (!fs::is_directory(matches.gl_pathv[i])) found.emplace_back(matches.gl_pathv[i]);
   globfree(&matches);
-  if (found.empty()) refuse("{}: no file matches this pattern. Expected HDF5 files; check the path", pattern);
+  if (found.empty())
+    refuse("{}: no file matches this pattern. Expected {} files; check the path", pattern, names_of(forms));
   return found;
 }
 
@@ -106,20 +126,26 @@ std::string neighbours(const fs::path& missing) {
 
 }  // namespace
 
-std::vector<std::string> find_hdf5_files(const std::string& path) {
+FileForm hdf5_form() { return {"HDF5", "end in .h5 or .hdf5", is_hdf5_name}; }
+FileForm tfrecord_form() { return {"TFRecord", "contain .tfrecord", is_tfrecord_name}; }
+
+std::vector<std::string> find_hdf5_files(const std::string& path) { return find_files(path, {hdf5_form()}); }
+
+std::vector<std::string> find_files(const std::string& path, const std::vector<FileForm>& forms) {
   try {
     std::vector<std::string> found;
     if (fs::is_directory(path)) {
-      found = files_below(path);
+      found = files_below(path, forms);
     } else if (fs::exists(path)) {
-      if (is_tfrecord_name(path)) refuse("{}: is a TFRecord file. Expected HDF5; {}", path, convert_advice);
+      if (const auto advice = advice_for_others(path, forms); !advice.empty())
+        refuse("{}: is a TFRecord file. Expected {}.{}", path, names_of(forms), advice);
       found = {path};
     } else if (path.find_first_of("*?[") != std::string::npos) {
-      found = files_matching(path);
+      found = files_matching(path, forms);
     } else {
       const fs::path trimmed = fs::path(path).filename().empty() ? fs::path(path).parent_path() : fs::path(path);
-      refuse("{}: does not exist. Expected a folder of HDF5 files, a file or a pattern; check the path{}",
-             path.empty() ? "(empty path)" : path, neighbours(trimmed));
+      refuse("{}: does not exist. Expected a folder of {} files, a file or a pattern; check the path{}",
+             path.empty() ? "(empty path)" : path, names_of(forms), neighbours(trimmed));
     }
     std::sort(found.begin(), found.end());
     return found;

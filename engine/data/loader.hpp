@@ -63,9 +63,10 @@ struct Batch {
   const std::int64_t* indices = nullptr;     ///< (count) dataset indices
 };
 
-/// Reads the samples of one rank. The order of an epoch is EpochOrder, a permutation of all samples, or without shuffling 0, 1, 2 ... Each step takes the next ranks * batch samples, and rank r the r-th part of
-/// them, so results do not depend on the number of ranks. The last step may be short. An epoch that was begun with one
-/// number of ranks can be continued with another number: start_epoch() takes the number of samples that are done.
+/// Reads the samples of one rank. The order of an epoch is EpochOrder, a permutation of all samples, or without
+/// shuffling 0, 1, 2 ... Each step takes the next ranks * batch samples, and rank r the r-th part of them, so results
+/// do not depend on the number of ranks. The last step may be short. An epoch that was begun with one number of ranks
+/// can be continued with another number: start_epoch() takes the number of samples that are done.
 class Loader {
  public:
   /// Throws InputError for a batch size, a number of threads or a number of prefetched batches below 1, and the

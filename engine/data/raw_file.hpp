@@ -24,6 +24,8 @@ class RawFile {
   void read(void* dst, std::int64_t bytes, std::int64_t offset) const;  ///< reads all bytes, or throws
 
  private:
+  void read_directly(void* dst, std::int64_t bytes, std::int64_t offset) const;
+
   std::string path_;
   int descriptor_ = -1;
 };

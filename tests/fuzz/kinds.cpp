@@ -6,8 +6,10 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "engine/data/hdf5.hpp"
 #include "tests/fuzz/forge.hpp"
 #include "tests/fuzz/special.hpp"
+#include "tests/support/tfrecords.hpp"
 
 namespace keelson::fuzz {
 namespace fs = std::filesystem;
@@ -68,6 +70,15 @@ std::function<void(const fs::path&, Random&)> text_of(const std::string& origina
   return [original](const fs::path& file, Random& random) { write(file, damage_text(original, random)); };
 }
 
+/// The universe of an HDF5 file as a TFRecord.
+std::string tfrecord_of_universe(const fs::path& path) {
+  const auto file = hdf5::File::open(path.string());
+  const auto x = file.read<std::int16_t>("x");
+  return testing::tfrecord_of(testing::example_of(
+      {{"x", testing::bytes_feature({reinterpret_cast<const char*>(x.data()), x.size() * sizeof x[0]})},
+       {"y", testing::floats_feature(file.read<float>("y"))}}));
+}
+
 /// Files whose bytes are damaged.
 std::vector<Kind> damaged_files(const Intact& i) {
   const auto kind = [](const std::string& name, const fs::path& original, const std::string& file, bool text,
@@ -92,6 +103,16 @@ std::vector<Kind> damaged_files(const Intact& i) {
             {"keelson-lm", {"vocab", "--data", "{}/x.txt", "--json"}},
             {"keelson-lm", {"evaluate", "--checkpoint", i.lm, "--test", "{}/x.txt", "--json"}}}),
   };
+  const std::string record = tfrecord_of_universe(fs::path(i.data) / "train/univ_000000.h5");
+  for (const auto& [name, bytes] : {std::pair<std::string, std::string>("TFRecords", record),
+                                    std::pair<std::string, std::string>(
+                                        "compressed TFRecords", testing::compressed(record, testing::Container::gzip))})
+    all.push_back(
+        {name,
+         "x.tfrecord",
+         bytes_of(bytes),
+         {{"keelson-cosmoflow", {"train", "--train", "{}/x.tfrecord", "--out", "{}/out", "--max-steps", "1"}}},
+         bytes});
   all.push_back({"configurations",
                  "x.toml",
                  text_of(i.config),

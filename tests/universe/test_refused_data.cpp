@@ -51,7 +51,7 @@ TEST(RefusedData, MissingAndEmptyFolders) {
   EXPECT_TRUE(says(refused(folder / "no/train/"), {"does not exist either"}));
   EXPECT_TRUE(says(refused(""), {"(empty path): does not exist"}));
   EXPECT_TRUE(says(refused(folder / "*.h5"), {"no file matches"}));
-  EXPECT_TRUE(says(refused(folder.path()), {"no HDF5 files among 1 others", ".hdf5"}));
+  EXPECT_TRUE(says(refused(folder.path()), {"no HDF5 or TFRecord files among 1 others", ".hdf5", ".tfrecord"}));
   std::filesystem::create_directory(folder / "empty");
   EXPECT_TRUE(says(refused(folder / "empty"), {"is an empty folder"}));
 }
@@ -66,11 +66,9 @@ TEST(RefusedData, FoldersOfSeveralSplitsAndOtherFormats) {
       says(refused(folder.path()), {"several parts", "try " + folder / "train", " or " + folder / "validation"}));
   EXPECT_EQ(UniverseDataset(folder / "train", {}).size(), 1);
 
-  std::filesystem::create_directory(folder / "records");
-  std::ofstream(folder / "records/a.tfrecord") << "bytes";
-  std::ofstream(folder / "records/b.tfrecord.gz") << "bytes";
-  EXPECT_TRUE(says(refused(folder / "records"), {"2 TFRecord files", "converted", "docs/file-formats.md"}));
-  EXPECT_TRUE(says(refused(folder / "records/a.tfrecord"), {"is a TFRecord file"}));
+  std::filesystem::copy_file(folder / "train/a.h5", folder / "train/a.tfrecord");
+  EXPECT_TRUE(says(refused(folder / "train"), {"1 HDF5 files and 1 TFRecord files", "Expected one form"}));
+  EXPECT_TRUE(says(refused(folder / "train/a.tfrecord"), {"record 0 at byte 0", "Expected TFRecords"}));
 }
 
 TEST(RefusedData, FilesThatAreNotWhole) {

@@ -15,7 +15,7 @@ namespace keelson::cosmoflow::detail {
 void UniverseFiles::read_first() {
   ++opened_;
   const auto name = path(0);
-  first_ = inspect(hdf5::File::open(name, list_.folder()));
+  first_ = open_universe_file(name, list_.folder())->content();
   const RawFile raw(name);
   first_bytes_ = raw.size();
   const auto offset = volume_offset(first_), length = volume_bytes(first_.samples);
@@ -118,10 +118,10 @@ UniverseFiles::Checked UniverseFiles::check(std::int64_t file) const {
   const RawFile raw(name);
   checked.facts.bytes = raw.size();
   if (!looks_like_first(raw, checked.facts.bytes, checked)) {
-    const auto h5 = hdf5::File::open(name, list_.folder());
-    const auto content = inspect(h5);
+    const auto opened = open_universe_file(name, list_.folder());
+    const auto& content = opened->content();
     require_same(first_, content);
-    checked.targets = h5.read<float>(content.layout.targets);
+    checked.targets = opened->targets();
     checked.facts.end_row = content.samples;
     checked.facts.volume_offset = volume_offset(content);
     checked.facts.surroundings = 0;

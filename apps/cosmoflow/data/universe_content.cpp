@@ -98,6 +98,7 @@ UniverseContent inspect(const hdf5::File& file) {
   c.layout.columns = t.back();
   c.samples = many ? t[0] : 1;
   c.parameters = read_parameters(file, c.layout.columns);
+  if (file.has_attribute("/", "redshifts")) c.redshifts = file.numbers_attribute<double>("/", "redshifts");
   return c;
 }
 

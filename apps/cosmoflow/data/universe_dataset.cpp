@@ -53,14 +53,6 @@ std::int64_t chosen_size(std::int64_t wanted, const detail::UniverseLayout& layo
   return wanted;
 }
 
-/// Memory of this thread for `bytes` bytes that are not yet decoded.
-void* scratch(std::int64_t bytes) {
-  thread_local std::vector<float> memory;
-  const auto floats = static_cast<std::size_t>((bytes + 3) / 4);
-  if (memory.size() < floats) memory.resize(floats);
-  return memory.data();
-}
-
 }  // namespace
 
 struct UniverseDataset::Impl {
@@ -85,7 +77,9 @@ struct UniverseDataset::Impl {
   template <class Read>
   void with_file(const CubeLocation& cube, const Read& read) const;
   Rows all_planes() const { return {0, edge}; }
-  detail::Voxels read_by_hdf5(const hdf5::File& file, const CubeLocation& cube, const Rows& planes, void* dst) const;
+  detail::VoxelBox box_of(const CubeLocation& cube, const Rows& planes) const {
+    return {cube.sample_of_file, {cube.corner[0] + planes.begin, cube.corner[1], cube.corner[2]}, planes.size(), edge};
+  }
   template <class Target, class Visit>
   void read_planes(const detail::OpenUniverse& file, const CubeLocation& cube, const Rows& planes, const Target& target,
                    const Visit& visit) const;
@@ -187,9 +181,11 @@ void UniverseDataset::Impl::read_x(const CubeLocation& cube, int symmetry, float
   with_file(cube, [&](const detail::OpenUniverse& file) {
     const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); };
     if (file.raw)
-      read_planes(file, cube, all_planes(), [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+      read_planes(
+          file, cube, all_planes(), [](std::int64_t, std::int64_t bytes) { return detail::thread_memory(bytes); },
+          take);
     else
-      take(read_by_hdf5(*file.h5, cube, all_planes(), nullptr), 0);
+      file.file->read(box_of(cube, all_planes()), nullptr, take);
   });
   if (options.normalisation != Normalisation::mean) return;
   const std::int64_t n = fields[0].shape.elements();
@@ -212,9 +208,11 @@ void UniverseDataset::Impl::read_x_rows(const CubeLocation& cube, int symmetry, 
   with_file(cube, [&](const detail::OpenUniverse& file) {
     const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); };
     if (file.raw)
-      read_planes(file, cube, planes, [](std::int64_t, std::int64_t bytes) { return scratch(bytes); }, take);
+      read_planes(
+          file, cube, planes, [](std::int64_t, std::int64_t bytes) { return detail::thread_memory(bytes); }, take);
     else
-      take(read_by_hdf5(*file.h5, cube, planes, nullptr), planes.begin);
+      file.file->read(box_of(cube, planes), nullptr,
+                      [&](const detail::Voxels& v, std::int64_t d) { take(v, planes.begin + d); });
   });
 }
 
@@ -230,35 +228,15 @@ float UniverseDataset::Impl::read_codes(const CubeLocation& cube, void* dst) con
   };
   with_file(cube, [&](const detail::OpenUniverse& file) {
     const bool whole = edge == layout.edge;
-    const auto memory = [&](std::int64_t d, std::int64_t bytes) { return whole ? codes + d * plane : scratch(bytes); };
+    const auto memory = [&](std::int64_t d, std::int64_t bytes) {
+      return whole ? codes + d * plane : detail::thread_memory(bytes);
+    };
     if (file.raw)
       read_planes(file, cube, all_planes(), memory, take);
     else
-      take(read_by_hdf5(*file.h5, cube, all_planes(), dst), 0);
+      file.file->read(box_of(cube, all_planes()), dst, take);
   });
   return options.normalisation == Normalisation::mean ? divisor(cube, static_cast<double>(sum)) : 1.0f;
-}
-
-/// For data that are compressed, chunked, or of another byte order or type: HDF5 reads planes of the cube and converts
-/// them, to `dst` or, if `dst` is null, to this thread's memory.
-detail::Voxels UniverseDataset::Impl::read_by_hdf5(const hdf5::File& file, const CubeLocation& cube, const Rows& planes,
-                                                   void* dst) const {
-  const auto& layout = files->layout();
-  hdf5::Dims offset(cube.corner.begin(), cube.corner.end()), count(3, edge);
-  offset[0] += planes.begin;
-  count[0] = planes.size();
-  if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
-  if (layout.many) offset.insert(offset.begin(), cube.sample_of_file), count.insert(count.begin(), 1);
-  const hdf5::Type type = detail::is_native(layout.type) ? layout.type : hdf5::Type::f32;
-  if (!dst) dst = scratch(planes.size() * edge * edge * layout.channels * detail::element_bytes(type));
-  if (type == hdf5::Type::i16)
-    file.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(dst));
-  else if (type == hdf5::Type::u16)
-    file.read_box(layout.volume, offset, count, static_cast<std::uint16_t*>(dst));
-  else
-    file.read_box(layout.volume, offset, count, static_cast<float*>(dst));
-  const std::int64_t c = layout.channels;
-  return {dst, type, {planes.size(), edge, edge}, {edge * edge * c, edge * c, c}};
 }
 
 /// Reads the wanted planes, a few at a time, from the first needed voxel to the last, to the memory target(first plane,
@@ -404,6 +382,13 @@ std::uint64_t UniverseDataset::digest() const {
 const std::vector<UniverseParameter>& UniverseDataset::parameters() const { return impl_->parameters; }
 
 std::string UniverseDataset::file_of(std::int64_t index) const { return impl_->files->path(impl_->locate(index).file); }
+
+bool UniverseDataset::stores_floating_point() const {
+  const hdf5::Type type = impl_->files->layout().type;
+  return type == hdf5::Type::f16 || type == hdf5::Type::f32 || type == hdf5::Type::f64;
+}
+
+std::vector<double> UniverseDataset::redshifts() const { return impl_->files->redshifts(); }
 
 std::int64_t UniverseDataset::stored_size() const { return impl_->files->layout().edge; }
 

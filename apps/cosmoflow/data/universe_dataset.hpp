@@ -37,8 +37,8 @@ struct UniverseParameter {
 };
 
 /// Simulated universes with their parameters, in HDF5: `x` and `y`, one or many samples per file, or the raw `full` and
-/// `unitPar` (docs/file-formats.md). Fields: "x" (C, size, size, size) f32, written (D, H, W, C), and "y" (targets)
-/// f32.
+/// `unitPar`; or in TFRecords, as MLPerf HPC's (docs/file-formats.md). Fields: "x" (C, size, size, size) f32, written
+/// (D, H, W, C), and "y" (targets) f32.
 ///
 /// Files that hold plain native int16, uint16 or float32 are read without HDF5's lock, so decoding scales with threads.
 ///
@@ -74,7 +74,9 @@ class UniverseDataset final : public Dataset {
 
   const std::vector<UniverseParameter>& parameters() const;  ///< parameters of the chosen targets
   std::string file_of(std::int64_t index) const;
-  std::int64_t stored_size() const;  ///< edge of the volumes in the files
+  std::int64_t stored_size() const;       ///< edge of the volumes in the files
+  bool stores_floating_point() const;     ///< whether the voxels in the files may be NaN or infinite
+  std::vector<double> redshifts() const;  ///< of the stored channels, if the first file names them; else empty
 
   struct Memory {
     std::int64_t rank = 0;    ///< bytes of this rank only; does not grow with the number of files

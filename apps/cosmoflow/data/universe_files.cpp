@@ -11,7 +11,9 @@
 namespace keelson::cosmoflow::detail {
 
 UniverseFiles::UniverseFiles(const std::string& path, Communicator* communicator)
-    : list_(path, communicator, find_hdf5_files), facts_(communicator), targets_(communicator) {
+    : list_(path, communicator, [](const std::string& p) { return find_files(p, {hdf5_form(), tfrecord_form()}); }),
+      facts_(communicator),
+      targets_(communicator) {
   on_each_rank(communicator, [&] { read_first(); });
   if (communicator) {
     Digest first;
@@ -106,19 +108,19 @@ std::shared_ptr<const OpenUniverse> UniverseFiles::open_anew(std::int64_t file) 
     opened->raw.emplace(std::move(raw));
     return opened;
   }
-  auto h5 = hdf5::File::open(name, list_.folder());
-  const auto content = inspect(h5);
+  auto file_of_universes = open_universe_file(name, list_.folder());
+  const auto& content = file_of_universes->content();
   require_same(first_, content);
   require(content.samples == samples, "another number of samples");
   const auto* before = targets(known.end_row - samples);
-  const auto now = h5.read<float>(content.layout.targets);
+  const auto now = file_of_universes->targets();
   require(std::equal(now.begin(), now.end(), before), "other targets");
   if (content.volume.raw_offset >= 0 &&
       is_native(content.volume.type)) {  // the volume may lie in another file, through a link
     opened->volume_offset = content.volume.raw_offset;
     opened->raw.emplace(content.volume.file);
   } else {
-    opened->h5.emplace(std::move(h5));
+    opened->file = std::move(file_of_universes);
   }
   return opened;
 }
@@ -143,6 +145,7 @@ std::int64_t UniverseFiles::rank_bytes() const {
   for (const auto& o : open_) {
     bytes += std::int64_t{sizeof o} + std::int64_t{sizeof *o.second};
     if (o.second->raw) bytes += static_cast<std::int64_t>(o.second->raw->path().capacity());
+    if (o.second->file) bytes += o.second->file->memory();
   }
   return bytes;
 }

@@ -24,16 +24,17 @@ struct UniverseLayout {
   std::int64_t volume_elements() const { return edge * edge * edge * channels; }
 };
 
-/// The content of one file, read by HDF5.
+/// The content of one file.
 struct UniverseContent {
   std::string path;
   UniverseLayout layout;
   hdf5::DatasetInfo volume, targets;
   std::vector<UniverseParameter> parameters;  ///< one per column
+  std::vector<double> redshifts;              ///< one per channel, if the file names them
   std::int64_t samples = 1;
 };
 
-/// Throws InputError for a file that is no universe.
+/// Of an HDF5 file. Throws InputError for a file that is no universe.
 UniverseContent inspect(const hdf5::File& file);
 /// Throws InputError if `other` has another layout or other parameters than the first file.
 void require_same(const UniverseContent& first, const UniverseContent& other);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "apps/cosmoflow/data/detail/universe_content.hpp"
+#include "apps/cosmoflow/data/detail/universe_file.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/data/file_list.hpp"
 #include "engine/data/hdf5.hpp"
@@ -27,11 +28,11 @@ struct FileFacts {
 };
 
 /// A file that is open for reading samples: by position in `raw` if the volume lies in the file as in memory, else by
-/// `h5`.
+/// `file`.
 struct OpenUniverse {
   std::optional<RawFile> raw;
   std::int64_t volume_offset = 0;  ///< in `raw`
-  std::optional<hdf5::File> h5;
+  std::unique_ptr<const UniverseFile> file;
 };
 
 /// The files of a data set of universes. Rank 0 lists them (FileList), and each rank opens and checks a share. The
@@ -49,6 +50,7 @@ class UniverseFiles {
   std::int64_t rows() const { return rows_; }  ///< number of stored samples
   const UniverseLayout& layout() const { return first_.layout; }
   const std::vector<UniverseParameter>& parameters() const { return first_.parameters; }
+  const std::vector<double>& redshifts() const { return first_.redshifts; }  ///< as UniverseContent::redshifts
   std::string path(std::int64_t file) const { return list_.path(file); }
   const float* targets(std::int64_t row) const;  ///< one per column
   struct Location {

@@ -47,6 +47,7 @@ class Keelson(CMakePackage):
     depends_on("pkgconfig", type="build")
     depends_on("mpi@3.1:")
     depends_on("hdf5@1.10:")
+    depends_on("zlib-api")
     depends_on("fmt@9:")
     depends_on("nlohmann-json@3.10:")
     depends_on("kokkos@4.5:5")

@@ -1,0 +1,58 @@
+#include "apps/cosmoflow/data/detail/universe_file.hpp"
+
+#include "engine/data/tfrecord.hpp"
+
+namespace keelson::cosmoflow::detail {
+namespace {
+
+/// Reads compressed, chunked and swapped arrays, and those of any type, by HDF5, which converts them.
+class Hdf5Universes final : public UniverseFile {
+ public:
+  Hdf5Universes(const std::string& path, const std::string& folder)
+      : file_(hdf5::File::open(path, folder)), content_(inspect(file_)) {}
+
+  const UniverseContent& content() const override { return content_; }
+  std::vector<float> targets() const override { return file_.read<float>(content_.layout.targets); }
+
+  void read(const VoxelBox& box, void* dst, const Visit& visit) const override {
+    const UniverseLayout& layout = content_.layout;
+    hdf5::Dims offset(box.first.begin(), box.first.end()), count{box.planes, box.edge, box.edge};
+    if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
+    if (layout.many) offset.insert(offset.begin(), box.sample), count.insert(count.begin(), 1);
+    const hdf5::Type type = is_native(layout.type) ? layout.type : hdf5::Type::f32;
+    const std::int64_t c = layout.channels;
+    if (!dst) dst = thread_memory(box.planes * box.edge * box.edge * c * element_bytes(type));
+    if (type == hdf5::Type::i16)
+      file_.read_box(layout.volume, offset, count, static_cast<std::int16_t*>(dst));
+    else if (type == hdf5::Type::u16)
+      file_.read_box(layout.volume, offset, count, static_cast<std::uint16_t*>(dst));
+    else
+      file_.read_box(layout.volume, offset, count, static_cast<float*>(dst));
+    visit({dst, type, {box.planes, box.edge, box.edge}, {box.edge * box.edge * c, box.edge * c, c}}, 0);
+  }
+
+ private:
+  hdf5::File file_;
+  UniverseContent content_;
+};
+
+}  // namespace
+
+char* thread_memory(std::int64_t bytes) {
+  constexpr std::size_t alignment = 64;
+  thread_local std::vector<char> memory;
+  const std::size_t needed = static_cast<std::size_t>(bytes) + alignment;
+  if (memory.size() < needed) memory.resize(needed);
+  const auto at = reinterpret_cast<std::uintptr_t>(memory.data());
+  return memory.data() + (alignment - at % alignment) % alignment;
+}
+
+std::unique_ptr<const UniverseFile> open_hdf5_universes(const std::string& path, const std::string& folder) {
+  return std::make_unique<Hdf5Universes>(path, folder);
+}
+
+std::unique_ptr<const UniverseFile> open_universe_file(const std::string& path, const std::string& folder) {
+  return is_tfrecord_name(path) ? open_tfrecord_universes(path) : open_hdf5_universes(path, folder);
+}
+
+}  // namespace keelson::cosmoflow::detail
