@@ -39,6 +39,11 @@ void print_text(const InputResult& r) {
     }
     line(e, "all", r.epochs[e].samples, r.epochs[e].seconds);
   }
+  if (o.accelerator_ms == 0) return;
+  fmt::print("utilisation of emulated accelerators of {} ms a sample, one for each rank:", o.accelerator_ms);
+  for (std::size_t e = 0; e < r.epochs.size(); ++e)
+    fmt::print("{} {:.3f} in epoch {}", e == 0 ? "" : ",", r.epochs[e].utilisation, e + 1);
+  fmt::print("\n");
 }
 
 ExitCode run_input(const InputSubcommand& o, app::Launch& launch) {
@@ -78,6 +83,12 @@ void define_input(app::CommandLine& line) {
   v.flag("--shuffle", o->input.shuffle, "Use another order of samples in each epoch");
   v.flag("--augment", o->input.augment, "Apply one of the 48 symmetries of the cube, at random, to each sample");
   v.flag("--codes", o->input.codes, "Do not decode counts of 16 bits (on a GPU, the device decodes them)");
+  v.option(
+       "--accelerator-ms", o->input.accelerator_ms,
+       "Emulate an accelerator on each rank that computes so long with each sample, and print the part of the time in "
+       "which it computes, as MLPerf Storage does; 0: read samples as fast as possible",
+       "MS")
+      .between(0, 1e6);
   v.flag("--json", o->json, "Print one JSON object");
 }
 

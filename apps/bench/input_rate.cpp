@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "engine/data/loader.hpp"
@@ -18,13 +19,28 @@ std::string training_part(const std::string& data) {
   return std::filesystem::is_directory(train) ? train.string() : data;
 }
 
-Epoch run_epoch(Loader& loader, int number, Communicator& world) {
+/// Waits as a host does for an accelerator that computes for so many seconds: asleep, but for the last moment, since a
+/// sleeping thread wakes late.
+void wait_for_accelerator(double seconds) {
+  using clock = std::chrono::steady_clock;
+  constexpr std::chrono::microseconds late{200};
+  const auto end = clock::now() + std::chrono::duration_cast<clock::duration>(std::chrono::duration<double>(seconds));
+  std::this_thread::sleep_until(end - late);
+  while (clock::now() < end) {
+  }
+}
+
+Epoch run_epoch(Loader& loader, int number, double accelerator_seconds, Communicator& world) {
   using clock = std::chrono::steady_clock;
   world.barrier();
   const auto start = clock::now();
   loader.start_epoch(number);
   RankFeed mine;
-  while (const Batch* batch = loader.next()) mine.samples += static_cast<double>(batch->count);
+  while (const Batch* batch = loader.next()) {
+    const auto samples = static_cast<double>(batch->count);
+    mine.samples += samples;
+    if (accelerator_seconds > 0) wait_for_accelerator(samples * accelerator_seconds);
+  }
   mine.seconds = std::chrono::duration<double>(clock::now() - start).count();
 
   const auto ranks = static_cast<std::size_t>(world.size()), rank = static_cast<std::size_t>(world.rank());
@@ -38,6 +54,7 @@ Epoch run_epoch(Loader& loader, int number, Communicator& world) {
     epoch.samples += epoch.ranks[r].samples;
     epoch.seconds = std::max(epoch.seconds, epoch.ranks[r].seconds);
   }
+  epoch.utilisation = epoch.samples * accelerator_seconds / (epoch.seconds * world.size());
   return epoch;
 }
 
@@ -70,7 +87,7 @@ InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
   InputResult result{o, launch.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), 0, {}};
   for (std::size_t f = 0; f < data.fields().size(); ++f)
     result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
-  for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, world));
+  for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, o.accelerator_ms * 1e-3, world));
   return result;
 }
 
@@ -86,6 +103,7 @@ nlohmann::json input_json(const InputResult& r) {
                    {"loader_threads", r.threads.count},
                    {"prefetch", r.threads.prefetch},
                    {"codes", o.codes},
+                   {"accelerator_ms", o.accelerator_ms},
                    {"megabytes_per_sample", r.sample_megabytes},
                    {"epochs", nlohmann::json::array()}};
   const auto rate = [&](double samples, double seconds) {
@@ -96,6 +114,7 @@ nlohmann::json input_json(const InputResult& r) {
   };
   for (const auto& e : r.epochs) {
     auto all = rate(e.samples, e.seconds);
+    if (o.accelerator_ms > 0) all["utilisation"] = e.utilisation;
     for (const auto& rank : e.ranks) all["ranks"].push_back(rate(rank.samples, rank.seconds));
     j["epochs"].push_back(std::move(all));
   }

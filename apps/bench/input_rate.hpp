@@ -19,6 +19,7 @@ struct InputOptions {
   LoaderThreads loader = app::undecided_threads;
   std::vector<int> channels;
   bool augment = false, shuffle = true, codes = false;
+  double accelerator_ms = 0;  ///< that an emulated accelerator computes with each sample; 0: samples are only read
 };
 
 /// One rank in one epoch.
@@ -32,6 +33,9 @@ struct Epoch {
   std::vector<RankFeed> ranks;  ///< in rank order
   double seconds = 0;           ///< until the last rank had finished
   double samples = 0;           ///< of all ranks
+  /// The part of the time in which the emulated accelerators, one for each rank, compute: samples x time of a sample /
+  /// (ranks x seconds). MLPerf Storage's accelerator utilisation (AU).
+  double utilisation = 0;
 };
 
 /// The results.

@@ -247,6 +247,16 @@ class Bench(unittest.TestCase):
                                        epoch["samples_per_second"] * result["megabytes_per_sample"], 6)
         self.assertRegex(self.succeed("input", "--data", data), r"1 +all +5 ")
 
+    def test_input_for_an_emulated_accelerator(self):
+        """Its time is that of the samples, whatever else the machine does."""
+        milliseconds = 20
+        result = json.loads(self.succeed("input", "--data", self.make_universes(), "--epochs", 2, "--accelerator-ms", milliseconds,
+                                         "--json", ranks=2))
+        for epoch in result["epochs"]:
+            self.assertAlmostEqual(epoch["utilisation"], 5 * milliseconds * 1e-3 / (2 * epoch["seconds"]), 6)
+            self.assertLess(epoch["utilisation"], 1)
+            self.assertGreaterEqual(epoch["seconds"], 3 * milliseconds * 1e-3)  # one rank has three of the five samples
+
     def test_refusals(self):
         data = self.make_universes()
         for arguments in (("step", "--net", "none"), ("step", "--size", 20), ("step", "--steps", 0), ("jump",),
