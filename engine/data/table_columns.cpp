@@ -44,11 +44,11 @@ void place(TableColumns& c, const RawFile& file, const std::vector<std::string>&
   for (const std::string& name : wanted) {
     const auto column = find_column(c.names, name);
     if (!column)
-      refuse("{}: has no column '{}'. Expected one of {}: {}", file.path(), name, counted(std::ssize(c.names), "column"),
-             list_of(c.names));
+      refuse("{}: has no column '{}'. Expected one of {}: {}", file.path(), name,
+             counted(std::ssize(c.names), "column"), list_of(c.names));
     if (c.places[*column] >= 0)
-      refuse("{}: the column '{}' is asked for twice. Expected each column once, as a feature or as a target", file.path(),
-             name);
+      refuse("{}: the column '{}' is asked for twice. Expected each column once, as a feature or as a target",
+             file.path(), name);
     c.places[*column] = first + static_cast<int>(into.size());
     into.push_back(c.names[*column]);
   }
@@ -98,7 +98,8 @@ TableColumns find_columns(const RawFile& file, const TableOptions& options) {
   if (options.classes && c.targets.size() != 1)
     refuse("classes of {} targets: expected one target, whose values are the classes", c.targets.size());
   if (options.classes)
-    c.class_column = static_cast<int>(std::ranges::find(c.places, static_cast<int>(c.features.size())) - c.places.begin());
+    c.class_column =
+        static_cast<int>(std::ranges::find(c.places, static_cast<int>(c.features.size())) - c.places.begin());
   return c;
 }
 

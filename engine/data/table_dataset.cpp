@@ -157,11 +157,11 @@ TableDataset::Impl::Impl(const std::string& path_, TableOptions options_, const 
     find_statistics();
   }
   fields = {{"x", {std::ssize(columns.features)}},
-            {"y", {std::ssize(columns.targets)}, options.classes ? DType::s32 : DType::f32}};
+            options.classes ? Field{"y", {}, DType::s32} : Field{"y", {std::ssize(columns.targets)}}};
 }
 
-/// The files one after the other are cut into as many equal parts as there are ranks. A row belongs to the part in which
-/// it begins. Whether a part begins within quotes, the quotes before it in its file say.
+/// The files one after the other are cut into as many equal parts as there are ranks. A row belongs to the part in
+/// which it begins. Whether a part begins within quotes, the quotes before it in its file say.
 std::vector<TablePart> TableDataset::Impl::parts_of(Communicator* communicator) const {
   const std::int64_t ranks = communicator ? communicator->size() : 1, rank = communicator ? communicator->rank() : 0;
   std::vector<TablePart> parts;
@@ -312,7 +312,8 @@ void TableDataset::read(std::int64_t index, void* const* dst) const {
 
 std::string TableDataset::describe() const {
   const auto& c = impl_->columns;
-  return fmt::format("{} of {} with {} in {} under {}", counted(size(), "row"), counted(std::ssize(c.features), "feature"),
+  return fmt::format("{} of {} with {} in {} under {}", counted(size(), "row"),
+                     counted(std::ssize(c.features), "feature"),
                      impl_->options.classes ? fmt::format("{} classes", impl_->classes.size())
                                             : counted(std::ssize(c.targets), "target"),
                      counted(impl_->files.size(), "file"), impl_->path);

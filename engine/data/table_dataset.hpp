@@ -22,12 +22,12 @@ struct TableOptions {
   bool standardise = false;  ///< features become (value - mean) / standard deviation over all rows
   /// Replaces empty fields, "nan" and "inf" of features; no value: these are refused.
   std::optional<float> missing;
-  char delimiter = 0;           ///< 0: that of , ; tab and | which the first row has most, else spaces
+  char delimiter = 0;          ///< 0: that of , ; tab and | which the first row has most, else spaces
   std::optional<bool> header;  ///< whether the first row has names; no value: it does if no field in it is a number
 };
 
 /// A table in text files (engine/data/table_text.hpp), one sample for each row. Fields: "x" (features) f32, and "y"
-/// (targets) f32, or with classes (1) s32.
+/// (targets) f32, or with classes () s32.
 ///
 /// Each rank parses a part of the bytes. The numbers of all rows are kept once per node (SharedBytes): 4 bytes for each
 /// feature and target of each row.

@@ -8,16 +8,16 @@
 
 #include "engine/data/raw_file.hpp"
 
-/// Tables as text: comma-separated values (RFC 4180), with any delimiter. A row ends with a line feed, or carriage return
-/// and line feed. A field in double quotes may hold delimiters, ends of lines and, doubled, quotes. The byte order mark of
-/// UTF-8 at the beginning is no part of the first row.
+/// Tables as text: comma-separated values (RFC 4180), with any delimiter. A row ends with a line feed, or carriage
+/// return and line feed. A field in double quotes may hold delimiters, ends of lines and, doubled, quotes. The byte
+/// order mark of UTF-8 at the beginning is no part of the first row.
 namespace keelson {
 
 /// Some bytes of a file of which a reader takes the rows that begin there.
 struct TextRange {
   std::int64_t begin = 0, end = 0;
-  bool in_quotes = false;   ///< whether the number of quotes in the file before `begin` is odd
-  bool has_quotes = true;   ///< whether there may be quotes
+  bool in_quotes = false;  ///< whether the number of quotes in the file before `begin` is odd
+  bool has_quotes = true;  ///< whether there may be quotes
 };
 
 /// Number of double quotes in these bytes.

@@ -158,11 +158,12 @@ void bind_data(nb::module_& m) {
             nb::dict sample;
             std::vector<void*> dst;
             for (const auto& f : data.fields()) {
-              // (1, C, spatial...) channels-last is what read() writes.
+              // (1, C, spatial...) channels-last is what read() writes. The ellipsis keeps an array of a single number,
+              // which would else become a number of its own before it is read.
               Shape shape{1};
               for (const auto extent : f.shape) shape.push_back(extent);
-              sample[f.name.c_str()] =
-                  new_array(shape, f.dtype, is_channels_last(f.shape), &dst.emplace_back())[nb::int_(0)];
+              sample[f.name.c_str()] = new_array(shape, f.dtype, is_channels_last(f.shape),
+                                                 &dst.emplace_back())[nb::make_tuple(0, nb::ellipsis())];
             }
             const nb::gil_scoped_release release;
             data.read(index, dst.data());

@@ -15,6 +15,7 @@
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "arrays.hpp"
 #include "casters.hpp"
+#include "engine/data/table_dataset.hpp"
 #include "objects.hpp"
 #include "texts.hpp"
 
@@ -104,6 +105,60 @@ void construct_snapshots(climate::SnapshotDataset* self, const std::string& path
   const climate::SnapshotDataset opened(path, o, group);
   const auto ranges = like ? like->ranges() : stats ? climate::read_ranges(*stats) : find_ranges(opened, group);
   new (self) climate::SnapshotDataset(opened, ranges, stats.value_or(path));
+}
+
+/// "kind", 3, or a list of these, as texts.
+std::vector<std::string> column_names(nb::handle given) {
+  if (given.is_none()) return {};
+  const bool is_one = nb::isinstance<nb::str>(given) || nb::isinstance<nb::int_>(given);
+  std::vector<std::string> names;
+  for (nb::handle one : is_one ? nb::make_tuple(given) : nb::tuple(given)) names.emplace_back(nb::str(one).c_str());
+  return names;
+}
+
+void construct_table(TableDataset* self, const std::string& path, nb::handle targets, nb::handle features, bool classes,
+                     bool standardise, std::optional<float> missing, const std::string& delimiter,
+                     std::optional<bool> header, std::shared_ptr<TableDataset> like, nb::handle comm) {
+  if (delimiter.size() > 1) refuse("the delimiter '{}': expected one character", delimiter);
+  const TableOptions o{.targets = column_names(targets),
+                       .features = column_names(features),
+                       .classes = classes,
+                       .standardise = standardise,
+                       .missing = missing,
+                       .delimiter = delimiter.empty() ? '\0' : delimiter[0],
+                       .header = header};
+  if (like && (!o.targets.empty() || !o.features.empty() || classes || standardise))
+    refuse("columns and like: the columns, classes and scaling are those of like. Leave the others out");
+  const auto ranks = ranks_of(comm);
+  const nb::gil_scoped_release release;
+  if (like)
+    new (self) TableDataset(path, *like, communicator_of(ranks));
+  else
+    new (self) TableDataset(path, o, communicator_of(ranks));
+}
+
+void bind_tables(nb::module_& m) {
+  nb::class_<TableDataset, Dataset>(
+      m, "TableDataset",
+      "A table in CSV files, one sample for each row: x has the features, y the targets. path: a file, a folder or a\n"
+      "pattern. targets, features: columns, by name or by number from 0 (-1: the last one); by default the last "
+      "column\n"
+      "is the target, and all others are features. classes: the target is a class of any name, and y its number "
+      "(int32).\n"
+      "standardise: features become (value - mean) / standard deviation. missing: replaces empty fields and NaN of\n"
+      "features. delimiter: by default the one that the first row has. header: whether the first row has names; by\n"
+      "default it does if no field in it is a number. like: read this table as that one was read, e.g. validation "
+      "data.\n"
+      "comm: ranks that parse the files together; then making it is collective.")
+      .def("__init__", &construct_table, nb::arg("path"), nb::kw_only(), nb::arg("targets") = nb::none(),
+           nb::arg("features") = nb::none(), nb::arg("classes") = false, nb::arg("standardise") = false,
+           nb::arg("missing") = nb::none(), nb::arg("delimiter") = "", nb::arg("header") = nb::none(),
+           nb::arg("like") = nb::none(), nb::arg("comm") = nb::none())
+      .def_prop_ro("features", &TableDataset::features, "Names of the columns of x.")
+      .def_prop_ro("targets", &TableDataset::targets, "Names of the columns of y.")
+      .def_prop_ro("classes", &TableDataset::classes, "Names of the classes, by number.")
+      .def_prop_ro("means", &TableDataset::means, "Mean of each feature, in the table's units.")
+      .def_prop_ro("deviations", &TableDataset::deviations, "Standard deviation of each feature.");
 }
 
 void bind_universes(nb::module_& m) {
@@ -212,6 +267,7 @@ void fit_to_reader(TrainerOptions& o, const Dataset& training, const Dataset* va
 
 void bind_readers(nb::module_& m) {
   bind_universes(m);
+  bind_tables(m);
   bind_texts(m);
   bind_snapshots(m);
   bind_generators(m);

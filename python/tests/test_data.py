@@ -1,6 +1,7 @@
 """Data from NumPy, h5py and DLPack, samples and batches of other packages, and data of the programs."""
 
 import ctypes
+import re
 
 import h5py
 import numpy
@@ -9,6 +10,7 @@ import pytest
 import keelson
 from conftest import batch_of, cubes, small_network
 from keelson import data as kd
+from keelson import layers
 
 
 class Tensor:
@@ -177,3 +179,40 @@ def test_snapshots(context, world, folder):
                               metrics=[keelson.metrics.MeanImageIoU(), keelson.metrics.PooledIoU()])
     trainer.run()
     assert 0 < trainer.state.metric <= 1
+
+
+def test_a_table_of_ones_own(tmp_path):
+    points = numpy.random.default_rng(3).uniform(-1, 1, (300, 2)).round(3)
+    with open(tmp_path / "points.csv", "w") as file:
+        file.write("east,north,side\n")
+        file.writelines(f"{east},{north},{'left' if east < north else 'right'}\n" for east, north in points)
+
+    table = keelson.data.TableDataset(str(tmp_path / "points.csv"), targets="side", classes=True, standardise=True)
+    graph = keelson.Graph("side")
+    x, y = graph.input("x", (len(table.features),)), graph.input("y", (), "int32")
+    logits = layers.dense(layers.tanh(layers.dense(x, 8)), len(table.classes))
+    graph.output("logits", logits)
+    layers.cross_entropy(logits, y)
+    parameters = keelson.Parameters(graph, keelson.Context(), seed=1)
+    keelson.Trainer(parameters, table, batch=20, epochs=20, optimizer=keelson.optim.Adam(), learning_rate=0.05).run()
+    predicted = keelson.Inference(parameters, batch=100)(((points - table.means) / table.deviations).astype("float32"))
+
+    sides = numpy.array(table.classes)[predicted.argmax(axis=1)]
+    assert (sides == numpy.where(points[:, 0] < points[:, 1], "left", "right")).mean() > 0.97
+    assert table.features == ["east", "north"] and len(table) == 300
+    assert [int(table[i]["y"]) for i in range(300)] == [int(east >= north) for east, north in points]
+    again = keelson.data.TableDataset(str(tmp_path / "points.csv"), like=table)
+    numpy.testing.assert_array_equal(again[7]["x"], table[7]["x"])
+
+
+@pytest.mark.parametrize("options, says", [
+    ({"targets": "wrong"}, "has no column 'wrong'. Expected one of 3 columns: a, b, c"),
+    ({"targets": 2}, "the column 'c' has 'x' in line 3. Expected a finite number"),
+    ({"delimiter": ";;"}, "the delimiter ';;': expected one character"),
+])
+def test_tables_that_do_not_fit(tmp_path, options, says):
+    (tmp_path / "t.csv").write_text("a,b,c\n1,2,3\n4,5,x\n")
+    with pytest.raises(keelson.InputError, match=re.escape(says)):
+        kd.TableDataset(str(tmp_path / "t.csv"), **options)
+    data = kd.TableDataset(str(tmp_path / "t.csv"), targets=["b"], features=[0])
+    numpy.testing.assert_array_equal(data[1]["y"], [5])

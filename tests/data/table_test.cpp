@@ -22,9 +22,9 @@ Rows rows_in(const RawFile& file, const TextRange& range, char delimiter = ',') 
   return rows;
 }
 
-const std::string quoted_table =
-    "name,\"a \"\"word\"\"\",3\r\n\n\"two\nlines\",,-1\n\"x,y\",\"\n\n\",\n,\nlast,\"\",7";
-const Rows quoted_rows{{"name", "a \"word\"", "3"}, {"two\nlines", "", "-1"}, {"x,y", "\n\n", ""}, {"", ""}, {"last", "", "7"}};
+const std::string quoted_table = "name,\"a \"\"word\"\"\",3\r\n\n\"two\nlines\",,-1\n\"x,y\",\"\n\n\",\n,\nlast,\"\",7";
+const Rows quoted_rows{
+    {"name", "a \"word\"", "3"}, {"two\nlines", "", "-1"}, {"x,y", "\n\n", ""}, {"", ""}, {"last", "", "7"}};
 
 TEST(TableText, FollowsRfc4180) {
   const TemporaryFolder folder;
@@ -52,8 +52,13 @@ TEST(TableText, HasEachRowInOnePart) {
 
 TEST(TableText, ParsesNumbers) {
   float number = 0;
-  for (const auto& [text, value] : std::vector<std::pair<std::string, float>>{
-           {"1", 1}, {" -2.5e3 ", -2500}, {"+4", 4}, {".5", 0.5f}, {"1e-46", 0}, {"1e39", INFINITY}, {"16777217", 16777216}})
+  for (const auto& [text, value] : std::vector<std::pair<std::string, float>>{{"1", 1},
+                                                                              {" -2.5e3 ", -2500},
+                                                                              {"+4", 4},
+                                                                              {".5", 0.5f},
+                                                                              {"1e-46", 0},
+                                                                              {"1e39", INFINITY},
+                                                                              {"16777217", 16777216}})
     EXPECT_TRUE(parse_field(text, number) && number == value) << text << ": " << number;
   for (const char* text : {"", " ", "a", "1a", "1 2", "0x10", "--1"}) EXPECT_FALSE(parse_field(text, number)) << text;
   EXPECT_TRUE(parse_field("nan", number) && std::isnan(number));
@@ -113,8 +118,9 @@ TEST(TableDataset, ReadsAnotherTableAlike) {
   EXPECT_EQ(sample_of(test, 0), (TableSample{sample_of(train, 1).x, {2}}));
   EXPECT_EQ(sample_of(test, 1), (TableSample{sample_of(train, 0).x, {0}}));
   write_file(folder / "test.csv", "k,v\nd,4\n");
-  EXPECT_NE(message_of<InputError>([&] { TableDataset(folder / "test.csv", train); }).find("class 'd' is not one of the 3"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of<InputError>([&] { TableDataset(folder / "test.csv", train); }).find("class 'd' is not one of the 3"),
+      std::string::npos);
 }
 
 TEST(TableDataset, ReadsSeveralFiles) {
@@ -125,7 +131,8 @@ TEST(TableDataset, ReadsSeveralFiles) {
   const TableDataset data(folder.path(), {});
   ASSERT_EQ(data.size(), 4);
   for (int i = 0; i < 4; ++i)
-    EXPECT_EQ(sample_of(data, i), (TableSample{{2.0f * static_cast<float>(i) + 1}, {2.0f * static_cast<float>(i) + 2}}));
+    EXPECT_EQ(sample_of(data, i),
+              (TableSample{{2.0f * static_cast<float>(i) + 1}, {2.0f * static_cast<float>(i) + 2}}));
   write_file(folder / "b.csv", "x,z\n5,6\n");
   EXPECT_NE(message_of<InputError>([&] { TableDataset(folder.path(), {}); }).find("other names than that of"),
             std::string::npos);
