@@ -14,8 +14,8 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/environment.hpp"
 #include "engine/base/error.hpp"
-#include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/data/crc32c.hpp"
 
 namespace keelson {
 namespace {
@@ -28,7 +28,7 @@ SharedBytes::SharedBytes(Communicator* communicator)
     : communicator_(communicator && communicator->size() > 1 ? communicator : nullptr),
       folder_(environment("TMPDIR").empty() ? "/tmp" : environment("TMPDIR")),
       writes_(!communicator_ || communicator_->local_rank() == 0),
-      digest_(fnv1a(nullptr, 0)) {
+      digest_(0) {
   open();
 }
 
@@ -100,7 +100,7 @@ void SharedBytes::append(const void* data, std::size_t bytes, int root) {
       if (here) std::memcpy(buffer.data(), from, n);
       communicator_->broadcast(buffer.data(), n, root);
     }
-    digest_ = fnv1a(from, n, digest_);
+    digest_ = crc32c(from, n, digest_);
     if (writes_) write(from, n);
   }
   size_ += bytes;

@@ -35,7 +35,7 @@ class SharedBytes {
 
   /// All bytes, aligned to a page, valid as long as this object. To be called after finish().
   std::span<const std::byte> bytes() const { return {data_, size_}; }
-  /// A hash of all bytes, the same on all ranks.
+  /// A hash of all bytes, CRC-32C, the same on all ranks.
   std::uint64_t digest() const { return digest_; }
 
  private:
@@ -48,7 +48,7 @@ class SharedBytes {
   bool writes_ = true;  ///< true on the lowest rank of each node
   const std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  std::uint64_t digest_;
+  std::uint32_t digest_;
 };
 
 }  // namespace keelson

@@ -43,16 +43,20 @@ class RowParser {
   void parse(const RawFile& file, std::string_view row, std::int64_t at) {
     const std::size_t first = rows_.values.size();
     rows_.values.resize(first + columns_.width());
+    float* const values = rows_.values.data() + first;
+    const char* const end = row.data() + row.size();
     std::size_t column = 0;
     for (; row.data() && column < columns_.places.size(); ++column) {
-      const std::string_view field = next_field(row, columns_.delimiter, memory_);
       const int place = columns_.places[column];
-      if (place < 0) continue;
-      float& value = rows_.values[first + static_cast<std::size_t>(place)];
-      if (static_cast<int>(column) == columns_.class_column)
-        value = class_of(file, field, at);
-      else
-        value = number_of(file, field, column, at);
+      const bool is_class = static_cast<int>(column) == columns_.class_column;
+      if (place >= 0 && !is_class) {
+        if (const char* last = parse_plain_field(row.data(), end, columns_.delimiter, values[place])) {
+          row = last == end ? std::string_view() : std::string_view(last + 1, end);
+          continue;
+        }
+      }
+      const std::string_view field = next_field(row, columns_.delimiter, memory_);
+      if (place >= 0) values[place] = is_class ? class_of(file, field, at) : number_of(file, field, column, at);
     }
     if (row.data() || column < columns_.places.size())
       refuse("{}: line {} has {} fields. Expected {}, as in the first row", file.path(), line_of(file, at),
@@ -209,6 +213,9 @@ ParsedRows TableDataset::Impl::parse(const std::vector<TablePart>& parts) const 
     const RawFile file(files.path(part.file));
     bool is_header = columns.has_header && part.range.begin == 0;
     for_each_row(file, part.range, [&](std::string_view row, std::int64_t at) {
+      if (parsed.values.empty() && !is_header)  // about as many rows as there would be of this length
+        parsed.values.reserve(static_cast<std::size_t>(part.range.end - part.range.begin) / row.size() *
+                              columns.width());
       if (is_header)
         require_header(file, row);
       else
@@ -252,7 +259,8 @@ void TableDataset::Impl::find_statistics() {
   const auto count = static_cast<double>(size);
   means.assign(features, 0);
   for (std::int64_t i = 0; i < size; ++i)
-    for (std::size_t f = 0; f < features; ++f) means[f] += static_cast<double>(row(i)[f]) / count;
+    for (std::size_t f = 0; f < features; ++f) means[f] += static_cast<double>(row(i)[f]);
+  for (double& m : means) m /= count;
   std::vector<double> squares(features);
   for (std::int64_t i = 0; i < size; ++i)
     for (std::size_t f = 0; f < features; ++f) {

@@ -38,6 +38,10 @@ std::vector<std::string> fields_of_row(std::string_view row, char delimiter);  /
 /// numbers.
 bool parse_field(std::string_view text, float& number);
 
+/// The end of the field that begins at `p`, if it is a finite number without quotes and spaces around it; null for any
+/// other field. Several times as fast as next_field() and parse_field().
+const char* parse_plain_field(const char* p, const char* end, char delimiter, float& number);
+
 /// The character of , ; tab and | that the row has most often outside quotes; a space if it has none of them.
 char delimiter_of(std::string_view row);
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/base/fnv1a.hpp"
+#include "engine/data/crc32c.hpp"
 #include "tests/support/data_files.hpp"
 
 namespace keelson {
@@ -48,7 +48,7 @@ TEST(SharedBytes, HoldWhatIsAppendedAndLeaveNoFile) {
   const SharedBytes moved = std::move(shared);
   ASSERT_EQ(moved.bytes().size(), all.size());
   EXPECT_EQ(std::memcmp(moved.bytes().data(), all.data(), all.size()), 0);
-  EXPECT_EQ(moved.digest(), fnv1a(all.data(), all.size()));
+  EXPECT_EQ(moved.digest(), crc32c(all.data(), all.size()));
 }
 
 TEST(SharedBytes, MayBeEmpty) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -64,6 +66,57 @@ TEST(TableText, ParsesNumbers) {
   EXPECT_TRUE(parse_field("nan", number) && std::isnan(number));
   EXPECT_EQ(delimiter_of("a;b;\"c,d,e,f\""), ';');
   EXPECT_EQ(delimiter_of("1 2 3"), ' ');
+}
+
+/// The same bits as the standard library's, for numbers of all lengths, and at the middles between floats.
+TEST(TableText, ParsesPlainFieldsToTheNearestFloat) {
+  std::uint64_t state = 1;
+  const auto random = [&] { return state = state * 6364136223846793005u + 1442695040888963407u, state >> 33; };
+  std::vector<std::string> texts{"0",
+                                 "-0",
+                                 "0.0",
+                                 "7",
+                                 "-7.",
+                                 ".5",
+                                 "-.25",
+                                 "16777217",
+                                 "16777219.0",
+                                 "0.1",
+                                 "1e5",
+                                 "-1.5e-3",
+                                 "8388609.5",
+                                 "9007199254740993",
+                                 "00000000000001",
+                                 "123456789012345",
+                                 "0.000000000001"};
+  for (int i = 0; i < 20000; ++i) {
+    std::string text = random() % 2 ? "-" : "";
+    const int digits = 1 + static_cast<int>(random() % 24), dot = static_cast<int>(random() % 20);
+    for (int d = 0; d < digits; ++d) {
+      if (d == dot) text += '.';
+      text += static_cast<char>('0' + random() % 10);
+    }
+    texts.push_back(text);
+  }
+  for (int i = 0; i < 20000; ++i) {  // the middle between two floats, exactly
+    const double middle = (static_cast<double>(random() % (1u << 23)) + (1u << 23) + 0.5) / 1024;
+    texts.push_back(fmt::format("{:.14g}", middle));
+    texts.push_back(fmt::format("{:.14f}", middle * 1e-4));
+    texts.push_back(fmt::format("{:.17g}", middle * (1 + 1e-16)));
+  }
+  for (const std::string& text : texts)
+    for (const std::string behind : {"", ",", ",123456789012345678901234567890123456789012345678901"}) {
+      const std::string row = text + behind;
+      float expected = 0, found = 7;
+      std::from_chars(text.data(), text.data() + text.size(), expected);
+      const char* last = parse_plain_field(row.data(), row.data() + row.size(), ',', found);
+      ASSERT_EQ(last, row.data() + text.size()) << row;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(found), std::bit_cast<std::uint32_t>(expected)) << row;
+    }
+  float number = 0;
+  for (const std::string text :
+       {"", "-", ".", "-.", "a", "1a", "1 ", " 1", "\"1\"", "1.2.3", "nan", "inf", "1e99", "1:", "1/"})
+    EXPECT_EQ(parse_plain_field(text.data(), text.data() + text.size(), ',', number), nullptr) << text;
 }
 
 struct TableSample {
