@@ -63,9 +63,16 @@ dnnl::primitive_attr attributes(const ops::EltwiseParams& activation) {
     if constexpr (requires { a.set_deterministic(true); }) a.set_deterministic(true);
   }(attr);
   if (activation.kind != EltwiseKind::identity) {
-    const auto a = forward_algorithm(activation);
     dnnl::post_ops post;
-    post.append_eltwise(a.algorithm, a.alpha, a.beta);
+    if (activation.kind == EltwiseKind::sigmoid && !has_instructions(dnnl::cpu_isa::avx512_core)) {
+      // Behind matrix products, oneDNN's (3.12) sigmoid for AVX2 turns NaN into 0. sigmoid(x) = (tanh(x / 2) + 1) / 2.
+      post.append_eltwise(algorithm::eltwise_linear, 0.5f, 0);
+      post.append_eltwise(algorithm::eltwise_tanh, 0, 0);
+      post.append_eltwise(algorithm::eltwise_linear, 0.5f, 0.5f);
+    } else {
+      const auto a = forward_algorithm(activation);
+      post.append_eltwise(a.algorithm, a.alpha, a.beta);
+    }
     attr.set_post_ops(post);
   }
   return attr;

@@ -65,6 +65,13 @@ std::vector<ConvCase> conv_cases() {
           .pad({2, 5}, {1, 3})
           .no_bias(),
       Conv("pointwise_2d", "1x1, channels no multiples of 16", {3, 17, 5, 3}, 19, {1, 1}).then(EltwiseKind::relu),
+      Conv("pointwise_stride_2d", "1x1 that skips rows and columns, as in residual blocks", {2, 16, 9, 12}, 32, {1, 1})
+          .stride({2, 2})
+          .no_bias(),
+      Conv("pointwise_stride_few_2d", "the same with few channels", {2, 8, 12, 18}, 16, {1, 1})
+          .stride({2, 2})
+          .no_bias(),
+      Conv("pointwise_stride_4_2d", "the same with 4 channels", {1, 4, 8, 12}, 8, {1, 1}).stride({2, 2}).no_bias(),
       Conv("blocks_2d", "channels multiples of 16", {2, 16, 8, 8}, 32, {3, 3})
           .same()
           .then(EltwiseKind::leaky_relu, 0.01f),
