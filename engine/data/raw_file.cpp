@@ -38,7 +38,7 @@ std::int64_t RawFile::size() const {
 namespace {
 
 /// Whether the kernel's copy to this memory would be slow: AMD's Zen processors copy to an address that is 1 to 31
-/// bytes behind that of the source, modulo the page size, at a third of the speed ("rep movsb"; measured on Zen 4).
+/// bytes behind that of the source, modulo the page size, at a third of the speed ("rep movsb"; measured on Zen 3).
 bool copies_slowly(const void* dst, std::int64_t offset) {
   constexpr std::uintptr_t page = 4096, slow = 32;
   const std::uintptr_t distance = (reinterpret_cast<std::uintptr_t>(dst) - static_cast<std::uintptr_t>(offset)) % page;
