@@ -16,7 +16,7 @@ class EpochOrder {
  public:
   /// `size` >= 0.
   EpochOrder(std::int64_t size, std::uint64_t seed, std::int64_t epoch);
-  std::int64_t size() const { return size_; }
+  std::int64_t size() const { return size_; }  ///< number of samples
   /// The sample at `position`, from 0 to size - 1.
   std::int64_t operator[](std::int64_t position) const;
   /// The position of `sample`, from 0 to size - 1.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <unordered_map>
 
@@ -44,13 +45,14 @@ class RowParser {
     const std::size_t first = rows_.values.size();
     rows_.values.resize(first + columns_.width());
     float* const values = rows_.values.data() + first;
-    const char* const end = row.data() + row.size();
+    const char* const end = std::to_address(row.end());
     std::size_t column = 0;
     for (; row.data() && column < columns_.places.size(); ++column) {
       const int place = columns_.places[column];
       const bool is_class = static_cast<int>(column) == columns_.class_column;
       if (place >= 0 && !is_class) {
-        if (const char* last = parse_plain_field(row.data(), end, columns_.delimiter, values[place])) {
+        const char* const begin = std::to_address(row.begin());
+        if (const char* last = parse_plain_field(begin, end, columns_.delimiter, values[place])) {
           row = last == end ? std::string_view() : std::string_view(last + 1, end);
           continue;
         }

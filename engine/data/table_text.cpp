@@ -116,7 +116,7 @@ std::string_view next_field(std::string_view& row, char delimiter, std::string& 
   const auto remove = [&](std::size_t bytes) {
     const bool is_last = bytes >= row.size();
     row = is_last ? std::string_view() : row.substr(bytes + 1);
-    if (!is_last && row.empty()) row = std::string_view("", 0);  // an empty field follows
+    if (!is_last && row.empty()) row = std::string_view("");  // an empty field follows
   };
   if (row.empty() || row[0] != '"') {
     const std::size_t bytes = std::min(row.find(delimiter), row.size());

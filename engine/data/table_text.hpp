@@ -15,7 +15,8 @@ namespace keelson {
 
 /// Some bytes of a file of which a reader takes the rows that begin there.
 struct TextRange {
-  std::int64_t begin = 0, end = 0;
+  std::int64_t begin = 0;  ///< first byte
+  std::int64_t end = 0;    ///< behind the last byte
   bool in_quotes = false;  ///< whether the number of quotes in the file before `begin` is odd
   bool has_quotes = true;  ///< whether there may be quotes
 };

@@ -24,13 +24,15 @@ class TfRecordFile {
 
   /// Where the data of a record lie: position in the file, or, if the file is compressed, in its decompressed content.
   struct Record {
-    std::int64_t offset = 0, bytes = 0;
+    std::int64_t offset = 0;  ///< first byte of the data
+    std::int64_t bytes = 0;   ///< number of bytes of the data
   };
   const std::string& path() const { return file_.path(); }    ///< as given
   std::int64_t size() const { return std::ssize(records_); }  ///< number of records
+  /// Record i, from 0.
   const Record& record(std::int64_t i) const { return records_.at(static_cast<std::size_t>(i)); }
-  bool is_compressed() const { return compressed_; }
-  std::int64_t memory() const;  ///< bytes that this object holds
+  bool is_compressed() const { return compressed_; }  ///< by gzip or zlib
+  std::int64_t memory() const;                        ///< bytes that this object holds
 
   /// Reads `bytes` bytes of record i, from byte `first` of its data on, without comparing a checksum.
   void read(std::int64_t i, std::int64_t first, std::int64_t bytes, void* dst) const;
@@ -40,6 +42,7 @@ class TfRecordFile {
   /// Reads a record from its beginning to its end, into several places, and compares its checksum.
   class Reader {
    public:
+    /// Of a record of `file`, which must outlive the reader.
     Reader(const TfRecordFile& file, std::int64_t record) : file_(file), record_(record) {}
     void read(void* dst, std::int64_t bytes);  ///< the next bytes
     void skip_to(std::int64_t end);            ///< reads up to here

@@ -61,7 +61,7 @@ TEST(EpochOrder, MixesPairs) {
     for (std::size_t a = 0; a < n; ++a)
       for (std::size_t b = 0; b < n; ++b) {
         if (a == b) continue;
-        EXPECT_NEAR(first[a * n + b], epochs / 2, 5 * 40) << size << ": " << a << " before " << b;
+        EXPECT_NEAR(first[a * n + b], 0.5 * epochs, 5 * 40) << size << ": " << a << " before " << b;
         const double expected = epochs / static_cast<double>(size);
         EXPECT_NEAR(follows[a * n + b], expected, 5.5 * std::sqrt(expected)) << size << ": " << b << " behind " << a;
       }
