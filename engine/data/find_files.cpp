@@ -38,9 +38,9 @@ std::string names_of(const std::vector<FileForm>& forms) {
 /// What to do with a file of another form that the caller cannot read; empty if the form is not known.
 std::string advice_for_others(const std::string& path, const std::vector<FileForm>& forms) {
   const bool reads_records = std::ranges::any_of(forms, [&](const FileForm& f) { return f.has_name(path); });
-  return !reads_records && is_tfrecord_name(path)
-             ? " TFRecord files must be converted to HDF5 first (docs/file-formats.md says how)"
-             : "";
+  return !reads_records && is_tfrecord_name(path) ? " TFRecords are read as universes alone: write them as HDF5, with "
+                                                    "h5py (docs/file-formats.md has the layout)"
+                                                  : "";
 }
 
 /// Folders that usually hold separate parts of a dataset, which must not be mixed.

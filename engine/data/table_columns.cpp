@@ -6,6 +6,7 @@
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/decompress.hpp"
 #include "engine/data/detail/table_columns.hpp"
 #include "engine/data/table_text.hpp"
 
@@ -73,6 +74,8 @@ void require_distinct(const TableColumns& c, const RawFile& file) {
 }  // namespace
 
 TableColumns find_columns(const RawFile& file, const TableOptions& options) {
+  if (is_compressed_content(file))
+    refuse("{}: is compressed. Expected a table as text; decompress it first, e.g. with gunzip", file.path());
   const std::string row = first_row(file);
   TableColumns c;
   c.delimiter = options.delimiter != 0 ? options.delimiter : delimiter_of(row);

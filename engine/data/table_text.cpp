@@ -28,6 +28,7 @@ std::int64_t count_of(const RawFile& file, std::int64_t begin, std::int64_t end,
 /// The end of the row that begins at `p`: the next line feed outside quotes; null if there is none before `end`.
 /// `in_quotes`: whether `p` is within quotes.
 const char* end_of_row(const char* p, const char* end, bool in_quotes, bool has_quotes) {
+  if (p == end) return nullptr;
   if (!has_quotes) return static_cast<const char*>(std::memchr(p, '\n', static_cast<std::size_t>(end - p)));
   for (; p < end; ++p) {
     if (*p == '"') in_quotes = !in_quotes;

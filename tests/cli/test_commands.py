@@ -54,7 +54,7 @@ SMALLER = [
 
 # What the reader brings.
 BROUGHT = r"""
-import h5py, numpy
+import h5py, numpy, os
 numpy.random.seed(1)
 def universes(folder, name, count):
     for i in range(count):
@@ -64,6 +64,8 @@ def universes(folder, name, count):
 for part, count in (("train", 64), ("validation", 4), ("test", 4)):
     universes(f"prepared/{part}", "x", count)
     universes(f"universes/{part}", "full", count)
+os.makedirs("demo")
+os.symlink("../prepared", "demo/data")  # as ./dev demo makes
 open("problems.txt", "w").write("dense src=1x8192 outputs=128\n")
 """
 PRELUDES = [

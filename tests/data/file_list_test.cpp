@@ -17,6 +17,17 @@ std::vector<std::string> paths_of(const FileList& list) {
   return paths;
 }
 
+/// Where TFRecords cannot be read, the message says what to do.
+TEST(FindFiles, SaysWhatToDoWithOtherForms) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder / "a.tfrecord.gz", "bytes");
+  for (const std::string& path : {folder.path(), folder / "a.tfrecord.gz"}) {
+    const auto message = testing::message_of<InputError>([&] { find_hdf5_files(path); });
+    EXPECT_NE(message.find("TFRecords are read as universes alone"), std::string::npos) << message;
+  }
+  EXPECT_EQ(find_files(folder.path(), {hdf5_form(), tfrecord_form()}).size(), 1u);
+}
+
 TEST(FileList, HasWhatFindingFinds) {
   const testing::TemporaryFolder folder;
   std::filesystem::create_directories(folder / "b1/deep");

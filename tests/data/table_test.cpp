@@ -12,6 +12,7 @@
 #include "engine/data/table_dataset.hpp"
 #include "engine/data/table_text.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/tfrecords.hpp"
 
 namespace keelson::testing {
 namespace {
@@ -202,6 +203,7 @@ TEST(TableDataset, RefusesByLine) {
                                                    : ::testing::AssertionFailure() << message;
   };
   EXPECT_TRUE(says(refused(""), "first line is empty"));
+  EXPECT_TRUE(says(refused(compressed("a,b\n1,2\n", Container::gzip)), "is compressed. Expected a table as text"));
   EXPECT_TRUE(says(refused("a,b\n"), "has no rows"));
   EXPECT_TRUE(says(refused("a,b\n1,2\n3\n"), "line 3 has 1 fields. Expected 2"));
   EXPECT_TRUE(says(refused("a,b\n1,2\n3,4,5\n"), "line 3 has more than 2 fields"));
