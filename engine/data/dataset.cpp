@@ -29,7 +29,7 @@ void copy_rows(const Field& field, const std::byte* whole, const Rows& rows, std
 
 }  // namespace
 
-void Dataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+void Dataset::take_rows(const FieldRows& rows, const std::function<void(void* const* dst)>& read_whole,
                         void* const* dst) const {
   KEELSON_EXPECT(rows.size() == fields().size());
   thread_local std::vector<std::vector<std::byte>> wholes;  // large: allocated once
@@ -40,9 +40,17 @@ void Dataset::read_rows(const SampleId& id, const SampleTransform* transform, co
     wholes[f].resize(static_cast<std::size_t>(fields()[f].bytes()));
     to[f] = wholes[f].data();
   }
-  transform ? read_transformed(id, *transform, to.data()) : read(id.index, to.data());
+  read_whole(to.data());
   for (std::size_t f = 0; f < rows.size(); ++f)
     if (rows[f]) copy_rows(fields()[f], wholes[f].data(), *rows[f], static_cast<std::byte*>(dst[f]));
+}
+
+void Dataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                        void* const* dst) const {
+  const auto read_whole = [&](void* const* to) {
+    transform ? read_transformed(id, *transform, to) : read(id.index, to);
+  };
+  take_rows(rows, read_whole, dst);
 }
 
 void Dataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
@@ -54,6 +62,39 @@ const CodedField* Dataset::coded(const SampleTransform* /*transform*/) const { r
 
 ops::VoxelSample Dataset::read_codes(const SampleId& /*id*/, const SampleTransform* /*transform*/,
                                      void* const* /*dst*/) const {
+  fail("internal error: codes were asked of {}, which has none", describe());
+}
+
+std::int64_t Dataset::stored_bytes() const {
+  std::int64_t bytes = 0;
+  for (const Field& f : fields()) bytes += f.bytes();
+  return bytes;
+}
+
+void Dataset::read_stored(std::int64_t index, std::byte* dst) const {
+  std::vector<void*> to;
+  for (const Field& f : fields()) {
+    to.push_back(dst);
+    dst += f.bytes();
+  }
+  read(index, to.data());
+}
+
+void Dataset::decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                     const std::byte* stored, void* const* dst) const {
+  const auto read_whole = [&](void* const* to) {
+    for (std::size_t f = 0; f < fields().size(); ++f) {
+      const std::int64_t bytes = fields()[f].bytes();
+      std::memcpy(to[f], stored, static_cast<std::size_t>(bytes));
+      stored += bytes;
+    }
+    if (transform) transform->apply(id, fields(), to);
+  };
+  rows.empty() ? read_whole(dst) : take_rows(rows, read_whole, dst);
+}
+
+ops::VoxelSample Dataset::decode_to_codes(const SampleId& /*id*/, const SampleTransform* /*transform*/,
+                                          const std::byte* /*stored*/, void* const* /*dst*/) const {
   fail("internal error: codes were asked of {}, which has none", describe());
 }
 

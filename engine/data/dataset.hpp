@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,11 +70,32 @@ class Dataset {
   /// H, W, stored_channels), and the result says how to decode them. Throws as read(), for the same data. May be called
   /// only if coded(transform) is not null.
   virtual ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const;
+
+  // ---- the stored form of a sample, which caches keep and ranks send to each other (SampleCache)
+
+  /// Bytes of the stored form, of every sample. This default: those of all fields.
+  virtual std::int64_t stored_bytes() const;
+  /// Reads the stored form. This default writes the fields as read() does, one after the other. A data set whose files
+  /// have smaller elements overrides the three functions: the stored form is then what the files hold. Throws as read()
+  /// for data that cannot be read; numbers that are not finite may be found by decode() alone.
+  virtual void read_stored(std::int64_t index, std::byte* dst) const;
+  /// As read_rows(), or without rows as read_transformed() or read(), but from the stored form.
+  virtual void decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                      const std::byte* stored, void* const* dst) const;
+  /// As read_codes(), but from the stored form.
+  virtual ops::VoxelSample decode_to_codes(const SampleId& id, const SampleTransform* transform,
+                                           const std::byte* stored, void* const* dst) const;
+
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// A hash that distinguishes data sets without reading all data: of names (without the folder), sizes, shapes,
   /// targets, and the way samples are decoded. Ranks with different hashes must not train together. This default covers
   /// only the number of samples and the fields.
   virtual std::uint64_t digest() const;
+
+ protected:
+  /// Writes these rows of each field, of which `read_whole(dst)` writes all rows.
+  void take_rows(const FieldRows& rows, const std::function<void(void* const* dst)>& read_whole,
+                 void* const* dst) const;
 };
 
 }  // namespace keelson

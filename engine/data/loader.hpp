@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/data/dataset.hpp"
+#include "engine/data/sample_cache.hpp"
 
 namespace keelson {
 
@@ -49,6 +50,14 @@ struct LoaderOptions {
   bool shuffle = true;      ///< false: samples come in the order of the data set
   LoaderThreads threads;    ///< who decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
+  /// What this rank keeps of the data set. With several ranks the samples of a step then go to the ranks that keep them,
+  /// as far as possible (deal_samples()), and the others are sent from rank to rank while earlier steps run.
+  CacheOptions cache;
+  /// With a cache: the ranks that share the samples, in the order of `rank`, in a group for the loader alone. The loader
+  /// is then made, and all its calls are made, on all of them. Null: this rank alone.
+  Communicator* peers = nullptr;
+  /// With a cache: each rank gets the samples that it would get without.
+  bool keep_places = false;
 };
 
 /// One rank's part of a global batch, in host memory.
@@ -59,8 +68,19 @@ struct Batch {
   const float* weight = nullptr;             ///< (batch): 1 for the first `count`, then 0
   std::int64_t count = 0;                    ///< samples of this rank; may be 0 in the last step of an epoch
   std::int64_t global_count = 0;             ///< samples of all ranks
-  std::int64_t sample_offset = 0;            ///< this rank's first position in the global batch: rank * batch
+  /// This rank's first position in the global batch: rank * batch. With a cache, the samples of the step may be in
+  /// another order than that of the epoch.
+  std::int64_t sample_offset = 0;
   const std::int64_t* indices = nullptr;     ///< (count) dataset indices
+};
+
+/// How many samples a loader has read, and from where.
+struct SampleCounts {
+  SampleCache::Counts read;   ///< by this rank; without a cache all from files
+  std::int64_t received = 0;  ///< from other ranks
+  std::int64_t sent = 0;      ///< to other ranks
+  /// Adds what another loader has read.
+  SampleCounts& operator+=(const SampleCounts& other);
 };
 
 /// Reads the samples of one rank. The order of an epoch is EpochOrder, a permutation of all samples, or without
@@ -70,7 +90,8 @@ struct Batch {
 class Loader {
  public:
   /// Throws InputError for a batch size, a number of threads or a number of prefetched batches below 1, and the
-  /// exceptions of SampleTransform::check. `dataset` must outlive the loader. Memory: (prefetch + 1) * batch samples.
+  /// exceptions of SampleTransform::check and SampleCache. `dataset` must outlive the loader. Memory: (prefetch + 1) *
+  /// batch samples; with a cache on several ranks one batch more, and the messages of so many steps.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
@@ -80,6 +101,7 @@ class Loader {
   std::int64_t sample_bytes(std::size_t field) const;
   /// The number of samples divided by ranks * batch, rounded up.
   std::int64_t steps_per_epoch() const;
+  SampleCounts counts() const;  ///< since the loader was made
   /// Begins to decode epoch `epoch` from sample `first_sample` of its order on; the samples before are done (a resumed
   /// run). The previous epoch is abandoned.
   void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0);

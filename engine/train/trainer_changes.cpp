@@ -71,6 +71,7 @@ void Trainer::release_group() {
     finish_pending(0);
   }
   session_.release_group();
+  batches_.release_group();
   if (evaluator_) evaluator_->release_group();
   ranks_.release();
 }

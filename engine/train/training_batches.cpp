@@ -12,20 +12,41 @@ TrainingBatches::TrainingBatches(const Dataset& data, Device& device, const Trai
     : data_(data), ranks_(ranks), options_(options), decoding_(decoding_for(device, options.transform)) {}
 
 void TrainingBatches::regroup(const FieldRows& rows) {
-  loader_.reset();  // before the next one, which wants as much memory
-  loader_at_.reset();
+  release();  // before the next loader, which wants as much memory
   rows_ = rows;
   if (ranks_.waits()) return;
   SampleDecoding decoding = decoding_;
   decoding.rows = rows;
   const ProcessGrid grid = ranks_.grid();
+  if (options_.cache.enabled() && grid.extent(ProcessGrid::Axis::data) > 1)  // those that have the same part of samples
+    peers_ = ranks_.training()->split(ranks_.training()->rank() % ranks_.per_replica(), ranks_.training()->rank());
   loader_.emplace(data_, LoaderOptions{.batch = options_.batch,
                                        .rank = grid.coordinate(ProcessGrid::Axis::data),
                                        .ranks = grid.extent(ProcessGrid::Axis::data),
                                        .seed = options_.seed,
                                        .shuffle = options_.shuffle,
                                        .threads = options_.threads,
-                                       .decoding = std::move(decoding)});
+                                       .decoding = std::move(decoding),
+                                       .cache = options_.cache,
+                                       .peers = peers_.get(),
+                                       .keep_places = options_.exchange.reproducible});
+}
+
+void TrainingBatches::release() {
+  counts_before_ = counts();
+  loader_.reset();
+  loader_at_.reset();
+  peers_.reset();
+}
+
+void TrainingBatches::release_group() {
+  if (peers_) release();
+}
+
+SampleCounts TrainingBatches::counts() const {
+  SampleCounts all = counts_before_;
+  if (loader_) all += loader_->counts();
+  return all;
 }
 
 void TrainingBatches::seek(const RunState& state) {

@@ -19,8 +19,10 @@ class TrainingBatches {
   /// Has no batches before the first regroup(). All references must outlive this.
   TrainingBatches(const Dataset& data, Device& device, const TrainingRanks& ranks, const TrainerOptions& options);
   /// Deals the samples to the ranks that train now, of which this rank reads these rows. A rank that waits gets empty
-  /// batches.
+  /// batches. Collective with TrainerOptions::cache.
   void regroup(const FieldRows& rows);
+  /// Before the group of ranks goes: destroys what belongs to the group.
+  void release_group();
 
   /// Lets the loader decode from the step on that follows this state, if it does not do so already.
   void seek(const RunState& state);
@@ -33,13 +35,18 @@ class TrainingBatches {
   const Dataset& data() const { return data_; }                 ///< where the samples come from
   const SampleDecoding& decoding() const { return decoding_; }  ///< of whole samples
   const FieldRows& rows() const { return rows_; }               ///< as given to regroup()
+  SampleCounts counts() const;                                  ///< of this rank, since the beginning
 
  private:
+  void release();
+
   const Dataset& data_;
   const TrainingRanks& ranks_;
   const TrainerOptions& options_;
   SampleDecoding decoding_;
   FieldRows rows_;
+  std::unique_ptr<Communicator> peers_;  ///< the ranks that exchange samples, with a cache
+  SampleCounts counts_before_;           ///< of earlier loaders
   std::optional<Loader> loader_;                                    ///< of a rank that trains
   Batch empty_;                                                     ///< of a rank that waits
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <optional>
 
@@ -27,6 +28,16 @@ struct CubeLocation {
   std::int64_t file = 0, sample_of_file = 0, row = 0;  ///< row of the targets
   std::array<std::int64_t, 3> corner{};                ///< first voxel, in the volume
 };
+
+bool is_turn(const SampleTransform& transform) {
+  return dynamic_cast<const RandomCubeSymmetry*>(&transform) != nullptr;
+}
+
+/// By which the transform turns the sample; 0 for other transforms, and for none.
+int symmetry_of(const SampleId& id, const SampleTransform* transform) {
+  const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(transform);
+  return turn ? turn->draw(id) : 0;
+}
 
 std::vector<int> chosen(const std::vector<int>& wanted, std::int64_t available, const char* what, const char* option,
                         const std::string& path) {
@@ -69,10 +80,13 @@ struct UniverseDataset::Impl {
 
   void prepare_targets();
   CubeLocation locate(std::int64_t index) const;
-  void read_x(const CubeLocation& cube, int symmetry, float* dst) const;
-  void read_x_rows(const CubeLocation& cube, int symmetry, const Rows& rows, float* dst) const;
+  // `stored`: the voxels of the cube (Dataset::read_stored); null: they are read from the file.
+  void read_x(const CubeLocation& cube, int symmetry, const std::byte* stored, float* dst) const;
+  void read_x_rows(const CubeLocation& cube, int symmetry, const Rows& rows, const std::byte* stored, float* dst) const;
   /// Returns the divisor of the values.
-  float read_codes(const CubeLocation& cube, void* dst) const;
+  float read_codes(const CubeLocation& cube, const std::byte* stored, void* dst) const;
+  void read_stored(const CubeLocation& cube, std::byte* dst) const;
+  bool reads_rows(const SampleTransform* transform, const FieldRows& rows, int symmetry) const;
   void read_y(const CubeLocation& cube, float* dst) const;
   template <class Read>
   void with_file(const CubeLocation& cube, const Read& read) const;
@@ -80,6 +94,14 @@ struct UniverseDataset::Impl {
   detail::VoxelBox box_of(const CubeLocation& cube, const Rows& planes) const {
     return {cube.sample_of_file, {cube.corner[0] + planes.begin, cube.corner[1], cube.corner[2]}, planes.size(), edge};
   }
+  /// Whether caches keep the voxels as stored; else the decoded fields.
+  bool keeps_voxels() const { return detail::has_codes(files->layout().type) || files->layout().type == hdf5::Type::f32; }
+  std::int64_t plane_bytes() const {
+    return edge * edge * files->layout().channels * detail::element_bytes(files->layout().type);
+  }
+  template <class Visit>
+  void visit_voxels(const CubeLocation& cube, const Rows& planes, const std::byte* stored, void* room,
+                    const Visit& visit) const;
   template <class Target, class Visit>
   void read_planes(const detail::OpenUniverse& file, const CubeLocation& cube, const Rows& planes, const Target& target,
                    const Visit& visit) const;
@@ -176,17 +198,39 @@ void UniverseDataset::Impl::with_file(const CubeLocation& cube, const Read& read
   }
 }
 
-void UniverseDataset::Impl::read_x(const CubeLocation& cube, int symmetry, float* dst) const {
-  const VoxelMap map = voxel_map(symmetry, edge, static_cast<std::int64_t>(channels.size()));
+/// Calls visit(voxels, first plane) for a few planes of the cube at a time, in order, while they are in a cache. `room`:
+/// null, or memory for the whole cube, where the voxels may be left.
+template <class Visit>
+void UniverseDataset::Impl::visit_voxels(const CubeLocation& cube, const Rows& planes, const std::byte* stored,
+                                         void* room, const Visit& visit) const {
+  const auto& layout = files->layout();
+  if (stored) {
+    const std::int64_t row = edge * layout.channels, some = std::max(least_planes, read_bytes / plane_bytes());
+    for (std::int64_t d = planes.begin; d < planes.end; d += some)
+      visit(detail::Voxels{stored + d * plane_bytes(),
+                           layout.type,
+                           {std::min(some, planes.end - d), edge, edge},
+                           {edge * row, row, layout.channels}},
+            d);
+    return;
+  }
   with_file(cube, [&](const detail::OpenUniverse& file) {
-    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); };
-    if (file.raw)
-      read_planes(
-          file, cube, all_planes(), [](std::int64_t, std::int64_t bytes) { return detail::thread_memory(bytes); },
-          take);
-    else
-      file.file->read(box_of(cube, all_planes()), nullptr, take);
+    if (!file.raw)
+      return file.file->read(box_of(cube, planes), room, [&](const detail::Voxels& v, std::int64_t d) {
+        visit(v, planes.begin + d);
+      });
+    const bool whole = room && edge == layout.edge;
+    const auto memory = [&](std::int64_t d, std::int64_t bytes) {
+      return whole ? static_cast<char*>(room) + d * plane_bytes() : detail::thread_memory(bytes);
+    };
+    read_planes(file, cube, planes, memory, visit);
   });
+}
+
+void UniverseDataset::Impl::read_x(const CubeLocation& cube, int symmetry, const std::byte* stored, float* dst) const {
+  const VoxelMap map = voxel_map(symmetry, edge, static_cast<std::int64_t>(channels.size()));
+  visit_voxels(cube, all_planes(), stored, nullptr,
+               [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); });
   if (options.normalisation != Normalisation::mean) return;
   const std::int64_t n = fields[0].shape.elements();
   double sum[4] = {};  // counts are summed exactly, so a turned sample has the same mean
@@ -195,9 +239,17 @@ void UniverseDataset::Impl::read_x(const CubeLocation& cube, int symmetry, float
   for (std::int64_t i = 0; i < n; ++i) dst[i] /= all;
 }
 
+/// Whether only some planes of x are needed to read these rows.
+bool UniverseDataset::Impl::reads_rows(const SampleTransform* transform, const FieldRows& rows, int symmetry) const {
+  const bool known = !transform || is_turn(*transform);
+  const bool needs_all = options.normalisation == Normalisation::mean || symmetry >= plane_symmetries;
+  return known && !needs_all && rows[0] && !rows[1];
+}
+
 /// Rows of the turned sample, by a symmetry that keeps the dimension D. Without division by the mean, which all planes
 /// decide.
-void UniverseDataset::Impl::read_x_rows(const CubeLocation& cube, int symmetry, const Rows& rows, float* dst) const {
+void UniverseDataset::Impl::read_x_rows(const CubeLocation& cube, int symmetry, const Rows& rows,
+                                        const std::byte* stored, float* dst) const {
   const auto channels_of_voxel = static_cast<std::int64_t>(channels.size()), plane = edge * edge * channels_of_voxel;
   std::fill_n(dst, rows.size() * plane, 0.0f);
   const bool mirrored = cube_symmetry(symmetry).flip[0];
@@ -205,38 +257,32 @@ void UniverseDataset::Impl::read_x_rows(const CubeLocation& cube, int symmetry, 
   if (planes.empty()) return;
   VoxelMap map = voxel_map(symmetry, edge, channels_of_voxel);
   map.offset -= rows.begin * plane;
-  with_file(cube, [&](const detail::OpenUniverse& file) {
-    const auto take = [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); };
-    if (file.raw)
-      read_planes(
-          file, cube, planes, [](std::int64_t, std::int64_t bytes) { return detail::thread_memory(bytes); }, take);
-    else
-      file.file->read(box_of(cube, planes), nullptr,
-                      [&](const detail::Voxels& v, std::int64_t d) { take(v, planes.begin + d); });
-  });
+  visit_voxels(cube, planes, stored, nullptr,
+               [&](const detail::Voxels& v, std::int64_t d) { decode(v, d, cube, map, dst); });
 }
 
-float UniverseDataset::Impl::read_codes(const CubeLocation& cube, void* dst) const {
-  const auto& layout = files->layout();
-  const std::int64_t plane = edge * edge * layout.channels * detail::element_bytes(layout.type);
+float UniverseDataset::Impl::read_codes(const CubeLocation& cube, const std::byte* stored, void* dst) const {
   auto* codes = static_cast<char*>(dst);
   std::int64_t sum = 0;
-  const auto take = [&](const detail::Voxels& v, std::int64_t d) {
-    const auto facts = detail::take_codes(v, {channels, layout.channels, options.normalisation}, codes + d * plane);
+  visit_voxels(cube, all_planes(), stored, dst, [&](const detail::Voxels& v, std::int64_t d) {
+    const auto facts =
+        detail::take_codes(v, {channels, files->layout().channels, options.normalisation}, codes + d * plane_bytes());
     if (!facts.valid) refuse_value(v, d, cube);
     sum += facts.sum;
-  };
-  with_file(cube, [&](const detail::OpenUniverse& file) {
-    const bool whole = edge == layout.edge;
-    const auto memory = [&](std::int64_t d, std::int64_t bytes) {
-      return whole ? codes + d * plane : detail::thread_memory(bytes);
-    };
-    if (file.raw)
-      read_planes(file, cube, all_planes(), memory, take);
-    else
-      file.file->read(box_of(cube, all_planes()), dst, take);
   });
   return options.normalisation == Normalisation::mean ? divisor(cube, static_cast<double>(sum)) : 1.0f;
+}
+
+void UniverseDataset::Impl::read_stored(const CubeLocation& cube, std::byte* dst) const {
+  const std::int64_t element = detail::element_bytes(files->layout().type), row = plane_bytes() / edge;
+  visit_voxels(cube, all_planes(), nullptr, dst, [&](const detail::Voxels& v, std::int64_t first) {
+    const auto* src = static_cast<const std::byte*>(v.src);
+    std::byte* to = dst + first * plane_bytes();
+    if (src == to) return;
+    for (std::int64_t d = 0; d < v.extent[0]; ++d)
+      for (std::int64_t h = 0; h < v.extent[1]; ++h, to += row)
+        std::memcpy(to, src + (d * v.stride[0] + h * v.stride[1]) * element, static_cast<std::size_t>(row));
+  });
 }
 
 /// Reads the wanted planes, a few at a time, from the first needed voxel to the last, to the memory target(first plane,
@@ -325,41 +371,67 @@ const std::vector<Field>& UniverseDataset::fields() const { return impl_->fields
 void UniverseDataset::read(std::int64_t index, void* const* dst) const { read_turned(index, 0, dst); }
 
 void UniverseDataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
-  if (const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(&transform))
-    return read_turned(id.index, turn->draw(id), dst);
+  if (is_turn(transform)) return read_turned(id.index, symmetry_of(id, &transform), dst);
   Dataset::read_transformed(id, transform, dst);
 }
 
 void UniverseDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
                                 void* const* dst) const {
-  const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(transform);
-  const int symmetry = turn ? turn->draw(id) : 0;
-  const bool needs_all = impl_->options.normalisation == Normalisation::mean || symmetry >= plane_symmetries;
-  if ((transform && !turn) || needs_all || !rows[0] || rows[1]) return Dataset::read_rows(id, transform, rows, dst);
+  const int symmetry = symmetry_of(id, transform);
+  if (!impl_->reads_rows(transform, rows, symmetry)) return Dataset::read_rows(id, transform, rows, dst);
   const CubeLocation cube = impl_->locate(id.index);
-  impl_->read_x_rows(cube, symmetry, *rows[0], static_cast<float*>(dst[0]));
+  impl_->read_x_rows(cube, symmetry, *rows[0], nullptr, static_cast<float*>(dst[0]));
   impl_->read_y(cube, static_cast<float*>(dst[1]));
 }
 
 const CodedField* UniverseDataset::coded(const SampleTransform* transform) const {
-  const bool known = !transform || dynamic_cast<const RandomCubeSymmetry*>(transform) != nullptr;
+  const bool known = !transform || is_turn(*transform);
   return known && impl_->coded ? &*impl_->coded : nullptr;
 }
 
 ops::VoxelSample UniverseDataset::read_codes(const SampleId& id, const SampleTransform* transform,
                                              void* const* dst) const {
+  return decode_to_codes(id, transform, nullptr, dst);
+}
+
+/// `stored` null: from the file.
+ops::VoxelSample UniverseDataset::decode_to_codes(const SampleId& id, const SampleTransform* transform,
+                                                  const std::byte* stored, void* const* dst) const {
   KEELSON_EXPECT(coded(transform));
   const CubeLocation cube = impl_->locate(id.index);
-  const auto* turn = dynamic_cast<const RandomCubeSymmetry*>(transform);
-  auto sample = turned_voxels(turn ? turn->draw(id) : 0, impl_->edge);
-  sample.divisor = impl_->read_codes(cube, dst[0]);
+  auto sample = turned_voxels(symmetry_of(id, transform), impl_->edge);
+  sample.divisor = impl_->read_codes(cube, stored, dst[0]);
   impl_->read_y(cube, static_cast<float*>(dst[1]));
   return sample;
 }
 
 void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const* dst) const {
   const CubeLocation cube = impl_->locate(index);
-  impl_->read_x(cube, symmetry, static_cast<float*>(dst[0]));
+  impl_->read_x(cube, symmetry, nullptr, static_cast<float*>(dst[0]));
+  impl_->read_y(cube, static_cast<float*>(dst[1]));
+}
+
+std::int64_t UniverseDataset::stored_bytes() const {
+  return impl_->keeps_voxels() ? impl_->edge * impl_->plane_bytes() : Dataset::stored_bytes();
+}
+
+void UniverseDataset::read_stored(std::int64_t index, std::byte* dst) const {
+  impl_->keeps_voxels() ? impl_->read_stored(impl_->locate(index), dst) : Dataset::read_stored(index, dst);
+}
+
+void UniverseDataset::decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                             const std::byte* stored, void* const* dst) const {
+  if (!impl_->keeps_voxels()) return Dataset::decode(id, transform, rows, stored, dst);
+  const CubeLocation cube = impl_->locate(id.index);
+  const int symmetry = symmetry_of(id, transform);
+  const auto read_whole = [&](void* const* to) {
+    impl_->read_x(cube, symmetry, stored, static_cast<float*>(to[0]));
+    impl_->read_y(cube, static_cast<float*>(to[1]));
+    if (transform && !is_turn(*transform)) transform->apply(id, fields(), to);
+  };
+  if (rows.empty()) return read_whole(dst);
+  if (!impl_->reads_rows(transform, rows, symmetry)) return take_rows(rows, read_whole, dst);
+  impl_->read_x_rows(cube, symmetry, *rows[0], stored, static_cast<float*>(dst[0]));
   impl_->read_y(cube, static_cast<float*>(dst[1]));
 }
 

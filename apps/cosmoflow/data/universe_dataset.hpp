@@ -67,6 +67,13 @@ class UniverseDataset final : public Dataset {
   /// The field x, if the files hold int16 or uint16, and `transform` is null or a RandomCubeSymmetry.
   const CodedField* coded(const SampleTransform* transform) const override;
   ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const override;
+  /// The voxels as stored, if the files hold int16, uint16 or float32; else the decoded fields.
+  std::int64_t stored_bytes() const override;
+  void read_stored(std::int64_t index, std::byte* dst) const override;
+  void decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows, const std::byte* stored,
+              void* const* dst) const override;
+  ops::VoxelSample decode_to_codes(const SampleId& id, const SampleTransform* transform, const std::byte* stored,
+                                   void* const* dst) const override;
   /// As read(), with x turned by this symmetry of the cube (symmetry.hpp).
   void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
   std::string describe() const override;
