@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -172,8 +173,10 @@ void Option::read(const std::vector<std::string>& given) {
       to = word;
     } else {
       std::optional<T> value = parse_number<T>(word);
-      if constexpr (std::is_same_v<T, std::uint64_t>)
-        if (bytes_) value = parse_bytes(word);
+      if constexpr (std::is_same_v<T, std::uint64_t> || std::is_same_v<T, std::int64_t>) {
+        const auto bytes = bytes_ ? parse_bytes(word) : std::nullopt;
+        if (bytes && std::in_range<T>(*bytes)) value = static_cast<T>(*bytes);
+      }
       if (!value) refuse_word(word);
       const auto number = static_cast<double>(*value);
       if ((positive_ && !(number > 0)) || (least_ && number < *least_) || (most_ && number > *most_)) refuse_word(word);

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "apps/common/machine.hpp"
+#include "apps/common/time_table.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/train/checkpoint/checkpoint.hpp"
@@ -168,6 +169,7 @@ void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {
 
 void RunRecorder::on_stop(const RunState& s, StopReason reason) {
   if (!file_) return;
+  if (trainer_.samples_read()) write(EventRecord{"samples read", s.step, describe(*trainer_.samples_read())});
   write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);
   report_.times = trainer_.run_times();

@@ -29,6 +29,10 @@ void declare_files(SampleFiles& files, Subcommand& v) {
       .stored()
       .differs_between_ranks();
   v.flag("--shuffle", files.shuffle, "Use another order of samples in each epoch").stored();
+  v.option("--skip-broken", files.skip_broken,
+           "Read all samples before training, and leave out up to so many that cannot be read or are not finite", "N")
+      .non_negative()
+      .stored();
 }
 
 void declare_training_folder(std::string& data, Subcommand& v) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "apps/common/subcommand.hpp"
@@ -11,9 +12,10 @@ namespace keelson::app {
 struct SampleFiles {
   std::string train, validation;
   bool shuffle = true;
+  std::int64_t skip_broken = 0;  ///< samples that may be left out because they cannot be read (LeftOut)
 };
 
-/// Declares --train, --validation and --shuffle on a subcommand.
+/// Declares --train, --validation, --shuffle and --skip-broken on a subcommand.
 void declare_files(SampleFiles& files, Subcommand& subcommand);
 /// Declares --data of a subcommand that trains: a folder with training and validation data.
 void declare_training_folder(std::string& data, Subcommand& subcommand);

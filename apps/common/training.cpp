@@ -56,6 +56,7 @@ ReportInput report_frame(const TrainingTask& task, const TrainerOptions& t, cons
   r.configuration.emplace_back("command", fmt::format("{} {}", launch.program, fmt::join(launch.arguments, " ")));
   for (const auto& [key, value] : t.config)
     if (!value.empty()) r.configuration.emplace_back(key, value);
+  for (const std::string& reason : task.left_out) r.configuration.emplace_back("left out", reason);
   r.plan_note = "Milliseconds are medians over a few profiled steps of rank 0; empty: not measured.";
   return r;
 }
@@ -211,6 +212,7 @@ void declare(TrainingOptions& o, Subcommand& v) {
   declare(o.device, v);
   declare_threads(o.loader, v);
   declare_prefetch(o.loader, v);
+  declare(o.cache, v);
   declare(o.exchange, v);
   v.flag("--recompute", o.recompute,
          "Use less memory: compute normalised values, activations, dropout and concatenations again in the backward "
@@ -277,6 +279,8 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.max_failures = options_.max_failures;
   t.restart_on_loss = launch_.restart && launch_.restart->spares > 0;
   t.threads = decide(options_.loader, launch_, t.batch);
+  check(options_.cache);
+  t.cache = options_.cache;
   t.progress = progress_by(options_.exchange);
   t.recompute = options_.recompute;
   return t;
@@ -369,6 +373,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   end_trace(options_.trace, trace.get(), launch_.world, first ? stdout : nullptr);
   if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
+  if (trainer.samples_read()) fmt::print("{}\n", describe(*trainer.samples_read()));
   if (!trainer.progress_finding().empty()) fmt::print("{}\n", trainer.progress_finding());
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),

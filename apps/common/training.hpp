@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/common/app.hpp"
 #include "apps/common/device_options.hpp"
@@ -29,6 +30,7 @@ struct TrainingOptions {
   std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
   int keep = 2, max_failures = -1, spares = 0;
   LoaderThreads loader = undecided_threads;
+  CacheOptions cache;
   RequestedExchange exchange;
   bool recompute = false;
   double time_limit = 0;
@@ -51,6 +53,7 @@ struct TrainingTask {
   /// Those of TrainerOptions::evaluation, for networks that predict numbers; may be null.
   const TargetMetrics* targets = nullptr;
   std::string targets_note = {};               ///< of the report, with `targets`
+  std::vector<std::string> left_out = {};      ///< why samples were left out, for the report
   std::optional<MlperfBenchmark> mlperf = {};  ///< for TrainingOptions::mlperf
   /// Makes further sections of the report. Called on the first rank after each validation. May be empty.
   std::function<std::vector<ReportInput::Section>()> sections = {};

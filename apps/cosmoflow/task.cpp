@@ -39,6 +39,7 @@ std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::strin
   UniverseOptions u;
   u.size = o.size;
   u.channels = o.channels;
+  u.skip_broken = o.skip_broken;
   const auto normalise = normalisation_name(o);
   u.normalisation = normalise == "log1p"  ? Normalisation::log1p
                     : normalise == "mean" ? Normalisation::mean

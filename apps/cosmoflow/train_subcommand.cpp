@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "apps/common/left_out.hpp"
 #include "apps/common/train_subcommand.hpp"
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/mlperf.hpp"
@@ -41,7 +42,11 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
-  require_enough_samples(data->size(), t.batch, run.grid().data, data->describe(), ranks_of(t.replica));
+  auto broken = data->broken_files();
+  if (validation) broken.insert(broken.end(), validation->broken_files().begin(), validation->broken_files().end());
+  const app::LeftOut samples(*data, validation.get(), broken, o.run.skip_broken, t.threads.count, launch.world);
+  require_enough_samples(samples.training().size(), t.batch, run.grid().data, samples.training().describe(),
+                         ranks_of(t.replica));
   t.network = network_name(o.run);
   t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);
@@ -51,15 +56,15 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   t.target = o.run.target_mae;
   const app::TargetMetrics targets(make_metric(o.run, *data), plotted_predictions);
   t.evaluation.metrics = targets.all();
-  if (o.check_data) {
+  if (o.check_data && o.run.skip_broken == 0) {
     check_finite(*data, launch.world);
     if (validation) check_finite(*validation, launch.world);
   }
   const bool paper = o.run.net == "paper";
   return run.train(
       {.graph = graph,
-       .training = *data,
-       .validation = validation.get(),
+       .training = samples.training(),
+       .validation = samples.validation(),
        .precision = o.run.precision,
        .title = fmt::format("CosmoFlow, {} network, {}³ cells", paper ? "SC18 paper's" : "MLPerf HPC's", size),
        .options = *o.subcommand,
@@ -67,6 +72,7 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
        .targets_note = paper ? "Validation samples in physical units; errors are relative."
                              : "Validation samples in physical units; errors are in the units of training, in which "
                                "targets lie in about [-1, 1].",
+       .left_out = samples.reasons(),
        .mlperf = mlperf_benchmark(o.run, t.batch * run.grid().data)},
       t);
 }

@@ -12,7 +12,7 @@ namespace keelson {
 struct BatchSample {
   std::int64_t place = 0;   ///< in the global batch, from 0
   std::int64_t sample = 0;  ///< index in the data set
-  int holder = -1;          ///< rank that keeps the sample (CachedSamples); -1: the rank that computes it reads the files
+  int holder = -1;  ///< rank that keeps the sample (CachedSamples); -1: the rank that computes it reads the files
   friend bool operator==(const BatchSample&, const BatchSample&) = default;
 };
 

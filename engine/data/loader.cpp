@@ -317,8 +317,8 @@ void Loader::Impl::advance_exchange(std::unique_lock<std::mutex>& lock) {
   if (!come.empty()) work_to_do.notify_all();
 }
 
-/// Waits until the step of the buffer is decoded, and all its samples for other ranks are on their way: these ranks wait
-/// for them in the same step.
+/// Waits until the step of the buffer is decoded, and all its samples for other ranks are on their way: these ranks
+/// wait for them in the same step.
 void Loader::Impl::wait_for(PrefetchBuffer& buffer, std::unique_lock<std::mutex>& lock) {
   if (!buffer.exchange) return batch_ready.wait(lock, [&] { return buffer.open == 0; });
   for (;;) {

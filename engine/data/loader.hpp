@@ -50,11 +50,11 @@ struct LoaderOptions {
   bool shuffle = true;      ///< false: samples come in the order of the data set
   LoaderThreads threads;    ///< who decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
-  /// What this rank keeps of the data set. With several ranks the samples of a step then go to the ranks that keep them,
-  /// as far as possible (deal_samples()), and the others are sent from rank to rank while earlier steps run.
+  /// What this rank keeps of the data set. With several ranks the samples of a step then go to the ranks that keep
+  /// them, as far as possible (deal_samples()), and the others are sent from rank to rank while earlier steps run.
   CacheOptions cache;
-  /// With a cache: the ranks that share the samples, in the order of `rank`, in a group for the loader alone. The loader
-  /// is then made, and all its calls are made, on all of them. Null: this rank alone.
+  /// With a cache: the ranks that share the samples, in the order of `rank`, in a group for the loader alone. The
+  /// loader is then made, and all its calls are made, on all of them. Null: this rank alone.
   Communicator* peers = nullptr;
   /// With a cache: each rank gets the samples that it would get without.
   bool keep_places = false;
@@ -71,7 +71,7 @@ struct Batch {
   /// This rank's first position in the global batch: rank * batch. With a cache, the samples of the step may be in
   /// another order than that of the epoch.
   std::int64_t sample_offset = 0;
-  const std::int64_t* indices = nullptr;     ///< (count) dataset indices
+  const std::int64_t* indices = nullptr;  ///< (count) dataset indices
 };
 
 /// How many samples a loader has read, and from where.

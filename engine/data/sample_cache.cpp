@@ -75,9 +75,10 @@ void SampleCache::open_disk(const CacheOptions& options) {
   if (error == 0) return;
   std::error_code ignored;
   const auto space = std::filesystem::space(options.folder, ignored);
-  refuse("{}: has no room for {:.2f} GiB of samples: {}; {:.2f} GiB are free. Choose a smaller cache, or another folder",
-         options.folder, static_cast<double>(wanted) / (1 << 30), std::strerror(error),
-         static_cast<double>(space.available) / (1 << 30));
+  refuse(
+      "{}: has no room for {:.2f} GiB of samples: {}; {:.2f} GiB are free. Choose a smaller cache, or another folder",
+      options.folder, static_cast<double>(wanted) / (1 << 30), std::strerror(error),
+      static_cast<double>(space.available) / (1 << 30));
 }
 
 void SampleCache::read_disk(std::int64_t slot, std::byte* to) {
@@ -85,7 +86,8 @@ void SampleCache::read_disk(std::int64_t slot, std::byte* to) {
   for (std::int64_t done = 0; done < bytes_;) {
     const auto n = ::pread(descriptor_, to + done, static_cast<std::size_t>(bytes_ - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) fail("{}: the file of the cache cannot be read: {}", folder_, n < 0 ? std::strerror(errno) : "it is cut");
+    if (n <= 0)
+      fail("{}: the file of the cache cannot be read: {}", folder_, n < 0 ? std::strerror(errno) : "it is cut");
     done += n;
   }
 }
@@ -96,7 +98,8 @@ void SampleCache::write_disk(std::int64_t slot, const std::byte* from) {
     const auto n = ::pwrite(descriptor_, from + done, static_cast<std::size_t>(bytes_ - done), offset + done);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      fail("{}: the file of the cache cannot be written{}", folder_, reason_of_writing(n < 0 ? errno : ENOSPC, folder_));
+      fail("{}: the file of the cache cannot be written{}", folder_,
+           reason_of_writing(n < 0 ? errno : ENOSPC, folder_));
     done += n;
   }
 }

@@ -41,9 +41,9 @@ struct CachedSamples {
 /// threads read at the same time. The file on the disk has no name, so the file disappears when the rank ends.
 class SampleCache {
  public:
-  /// `ranks`: those that share the samples; null: this rank alone. `data` must outlive the cache. All ranks keep as many
-  /// samples as the rank with the least room. Throws InputError on all ranks if there is not so much memory, or if the
-  /// folder cannot be written or lacks the room. Collective.
+  /// `ranks`: those that share the samples; null: this rank alone. `data` must outlive the cache. All ranks keep as
+  /// many samples as the rank with the least room. Throws InputError on all ranks if there is not so much memory, or if
+  /// the folder cannot be written or lacks the room. Collective.
   SampleCache(const Dataset& data, const CacheOptions& options, Communicator* ranks);
   ~SampleCache();
   SampleCache(const SampleCache&) = delete;
@@ -51,8 +51,8 @@ class SampleCache {
   const CachedSamples& samples() const { return samples_; }  ///< which rank keeps which samples
   /// Bytes of a sample in its stored form.
   std::int64_t bytes() const { return bytes_; }
-  /// The stored form of a sample: in the cache's memory, valid as long as the cache, or at `scratch`, which has room for
-  /// bytes(). Throws InputError for a sample that cannot be read, and Error for a disk of the cache that fails.
+  /// The stored form of a sample: in the cache's memory, valid as long as the cache, or at `scratch`, which has room
+  /// for bytes(). Throws InputError for a sample that cannot be read, and Error for a disk of the cache that fails.
   const std::byte* read(std::int64_t sample, std::byte* scratch);
   /// The stored form of a sample that is in memory, followed by a byte 0: a message that says that the sample is good.
   /// Null: not in memory, or not yet. Counts as a reading.

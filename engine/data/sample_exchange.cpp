@@ -128,8 +128,8 @@ const std::byte* SampleExchange::received(std::size_t position) const {
   KEELSON_EXPECT(m != receives_.end());
   const std::byte* const data = (*m)->memory.get();
   if (data[message_bytes() - 1] != good)
-    fail("sample {} of the data set could not be read by rank {} of those that share the samples, which says why", (*m)->sample.sample,
-         (*m)->peer);
+    fail("sample {} of the data set could not be read by rank {} of those that share the samples, which says why",
+         (*m)->sample.sample, (*m)->peer);
   return data;
 }
 

@@ -97,6 +97,8 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker
                         [&] { recovery_.compare_parameters(parameters_, options_.moments().size()); }});
   if (communicator_ && communicator_->size() > 1)
     retry_until_agreed({"the table of times", [&] { run_times_ = gather_times(); }});
+  if (options_.cache.enabled())
+    retry_until_agreed({"the number of samples read", [&] { samples_read_ = count_samples(); }});
   observers_.notify([&](auto& o) { o.on_stop(state_, *stop_); });
   return {*stop_, state_};
 }
@@ -387,6 +389,13 @@ void Trainer::save_checkpoint(bool best) {
 void Trainer::wait() {
   synchronize();
   if (checkpoints_.wanted()) retry_until_agreed({"a checkpoint", [&] { checkpoints_.finish(); }});
+}
+
+SampleCounts Trainer::count_samples() {
+  const SampleCounts mine = batches_.counts();
+  std::int64_t n[] = {mine.read.memory, mine.read.disk, mine.read.files, mine.received, mine.sent};
+  if (communicator_) communicator_->on_host().allreduce(n, std::size(n), Reduction::sum);
+  return {{n[0], n[1], n[2]}, n[3], n[4]};
 }
 
 RunTimes Trainer::gather_times() {

@@ -142,6 +142,10 @@ class Trainer {
   RunTimes gather_times();
   /// What gather_times() found at the end of run(): from on_stop() of the observers on. None without other ranks.
   const std::optional<RunTimes>& run_times() const { return run_times_; }
+  /// Where the training samples of this run have come from, of all ranks together. Collective.
+  SampleCounts count_samples();
+  /// What count_samples() found at the end of run(): from on_stop() of the observers on. None without a cache.
+  const std::optional<SampleCounts>& samples_read() const { return samples_read_; }
   /// What the first steps have shown of ProgressBy::measured, in words; empty: nothing was measured.
   const std::string& progress_finding() const { return progress_.finding(); }
   /// The ranks lost so far, by their numbers when the trainer was made.
@@ -235,6 +239,7 @@ class Trainer {
   std::optional<EpochRecord> last_epoch_;
   double last_rate_ = 0, validation_seconds_ = 0;  ///< learning rate of the last step; of the last validation
   std::optional<RunTimes> run_times_;
+  std::optional<SampleCounts> samples_read_;
 };
 
 }  // namespace keelson

@@ -79,9 +79,10 @@ struct TrainerOptions {
   /// caller begins again with other ranks, from Trainer::last_copy().
   bool restart_on_loss = false;
 
-  /// What each rank keeps of the training data, near the processor. The samples of a step then go to the ranks that keep
-  /// them; with reproducible sums they go where they would go without. So a rank's samples, and with them dropout masks
-  /// and the rounding of sums, are others than without a cache, but the samples of a step are the same.
+  /// What each rank keeps of the training data, near the processor. The samples of a step then go to the ranks that
+  /// keep them; with reproducible sums, and in the order of the data set (`shuffle`), they go where they would go
+  /// without. So a rank's samples, and with them dropout masks and the rounding of sums, are others than without a
+  /// cache, but the samples of a step are the same.
   CacheOptions cache;
   LoaderThreads threads;                    ///< of training and validation; the progress thread has the same CPUs
   ProgressBy progress = ProgressBy::calls;  ///< who lets the exchange between ranks advance while this rank computes

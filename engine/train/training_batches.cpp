@@ -29,7 +29,7 @@ void TrainingBatches::regroup(const FieldRows& rows) {
                                        .decoding = std::move(decoding),
                                        .cache = options_.cache,
                                        .peers = peers_.get(),
-                                       .keep_places = options_.exchange.reproducible});
+                                       .keep_places = options_.exchange.reproducible || !options_.shuffle});
 }
 
 void TrainingBatches::release() {

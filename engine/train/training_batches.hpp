@@ -45,8 +45,8 @@ class TrainingBatches {
   const TrainerOptions& options_;
   SampleDecoding decoding_;
   FieldRows rows_;
-  std::unique_ptr<Communicator> peers_;  ///< the ranks that exchange samples, with a cache
-  SampleCounts counts_before_;           ///< of earlier loaders
+  std::unique_ptr<Communicator> peers_;                             ///< the ranks that exchange samples, with a cache
+  SampleCounts counts_before_;                                      ///< of earlier loaders
   std::optional<Loader> loader_;                                    ///< of a rank that trains
   Batch empty_;                                                     ///< of a rank that waits
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch

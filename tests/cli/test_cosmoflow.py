@@ -376,5 +376,84 @@ class Training(Case):
         self.assertRegex(text, r"--time-limit SECONDS\S* \[0\]")
 
 
+@needs_h5py
+class BrokenSamples(Case):
+    def broken_data(self):
+        """The shared data in float32, with a NaN in one training sample and one validation sample. Returns their files."""
+        data = self.folder / "data"
+        shutil.copytree(self.data, data)
+        for path in data.glob("*/*.h5"):
+            with h5py.File(path, "a") as f:
+                x = f["x"][:].astype("f4")
+                del f["x"]
+                f["x"] = x
+        broken = [sorted((data / split).glob("*.h5"))[i] for split, i in (("train", 2), ("validation", 0))]
+        for path in broken:
+            with h5py.File(path, "a") as f:
+                f["x"][3, 1, 2, 0] = numpy.nan
+        return data, broken
+
+    def test_are_left_out(self):
+        data, broken = self.broken_data()
+        options = ("--data", data, "--dropout", 0, "--epochs", 2, "--log-every", 1)
+        done = run("train", *options, "--out", self.out)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"'x' holds nan at \(3, 1, 2, 0\)")
+        done = run("train", *options, "--out", self.out, "--skip-broken", 1)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "1 of 3 samples cannot be read, and at most 0 may be left out")
+        done = self.succeed(run("train", *options, "--out", self.out, "--skip-broken", 2))
+        for path in broken:
+            self.assertRegex(done.stdout, f"sample [02] is left out: {path}: 'x' holds nan")
+            self.assertIn(str(path), (self.out / "report.html").read_text())
+        self.assertIn("without 1 broken sample", done.stdout)
+        for path in broken:
+            path.unlink()
+        without = self.folder / "without"
+        self.succeed(run("train", *options, "--out", without))
+        a, b = arrays(newest(self.out)), arrays(newest(without))
+        self.assertEqual(a.keys(), b.keys())
+        for name in a:
+            self.assertTrue(numpy.array_equal(a[name], b[name]), name)
+        self.assertEqual(*[[r["validation_loss"] for r in records(out, "epoch")] for out in (self.out, without)])
+
+    def test_files_are_left_out(self):
+        """Also the first file, which the others are compared with, and on several ranks."""
+        data = self.folder / "data"
+        shutil.copytree(self.data, data)
+        files = sorted((data / "train").glob("*.h5"))
+        os.truncate(files[0], 5000)
+        files[3].write_bytes(b"")
+        options = ("--data", data, "--dropout", 0, "--epochs", 1, "--global-batch", 4)
+        done = run("train", *options, "--out", self.out, "--skip-broken", 1)
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "2 files are broken, and at most 1 may be left out .--skip-broken.; the first: .*univ_")
+        for ranks in (0, 2):
+            out = self.folder / f"out-{ranks}"
+            done = self.succeed(run("train", *options, "--out", out, "--skip-broken", 2, ranks=ranks))
+            for path in (files[0], files[3]):
+                self.assertIn(f"a file is left out: {path}", done.stdout.replace("rank 0 ", ""))
+            self.assertRegex(done.stdout, "training data: +4 samples")
+
+
+class Caches(Case):
+    def test_sizes_and_counts(self):
+        done = self.succeed(self.train("--epochs", 2, "--batch", 2, "--cache-memory", "1M", "--cache-disk", "512K",
+                                       "--cache-folder", self.folder))
+        # 6 samples of 256 KiB: 3 with their marks fit 1 MiB, 2 the disk.
+        self.assertIn("12 samples were read: 25.0 % from memory, 16.7 % from the cache's disk, 58.3 % from the files", done.stdout)
+
+    def test_refusals(self):
+        for options, says in ((("--cache-disk", "1M"), "--cache-disk without --cache-folder: name a folder"),
+                              (("--cache-folder", "/tmp"), "--cache-folder /tmp without --cache-disk"),
+                              (("--cache-memory", "1X"), "--cache-memory: found '1X', expected a size in bytes"),
+                              (("--cache-disk", "1M", "--cache-folder", "/nowhere"), "/nowhere: no file for the cache can be made")):
+            with self.subTest(says):
+                done = self.train(*options)
+                self.assertEqual(done.returncode, 2)
+                self.assertEqual(len(errors(done)), 1, done.stderr)
+                self.assertIn(says, errors(done)[0])
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

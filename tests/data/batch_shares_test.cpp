@@ -17,8 +17,8 @@ double expected_excess(int ranks, std::int64_t b) {
   double excess = 0;
   for (std::int64_t x = b + 1; x <= ranks * b; ++x) {
     const double k = static_cast<double>(x);
-    const double log_of = std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + k * std::log(p) +
-                          (n - k) * std::log1p(-p);
+    const double log_of =
+        std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1) + k * std::log(p) + (n - k) * std::log1p(-p);
     excess += std::exp(log_of) * (k - static_cast<double>(b)) / static_cast<double>(b);
   }
   return excess;

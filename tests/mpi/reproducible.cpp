@@ -106,6 +106,24 @@ TEST_F(ReproducibleTest, LanguageModels) {
   world().barrier();
 }
 
+/// Ranks send each other the samples that they keep.
+TEST_F(ReproducibleTest, CachesChangeNoBits) {
+  const auto whole = train_cubes(alone, 8, reproducible(small_options()));
+  const auto bytes = static_cast<std::int64_t>(CubeDataset(1).stored_bytes()) + 1;
+  for (const std::int64_t kept : {100, 2}) {
+    auto o = reproducible(small_options());
+    o.cache.memory = kept * bytes;
+    EXPECT_EQ(train_cubes(all, 8, o), whole);
+    o.exchange.reproducible = false;  // the ranks compute what they keep
+    o.epochs = 1;
+    auto plain = o;
+    plain.cache = {};
+    const auto got = train_cubes(small_network(0), all, 8, o), want = train_cubes(small_network(0), all, 8, plain);
+    ASSERT_EQ(got.losses.size(), want.losses.size());
+    for (std::size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5);
+  }
+}
+
 TEST_F(ReproducibleTest, AnySampleIsNamedThatIsNotFinite) {
   for (const std::int64_t place : {0, 1, 3}) {
     CubeDataset training(16);

@@ -204,7 +204,8 @@ TEST_F(SampleCacheTest, RefusesFoldersWithoutRoom) {
     make(data, {.size = 8, .batch = 1, .memory = 0, .disk = 8});
     ADD_FAILURE();
   } catch (const InputError& e) {
-    EXPECT_NE(std::string(e.what()).find("/proc/none: no file for the cache can be made"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("/proc/none: no file for the cache can be made"), std::string::npos)
+        << e.what();
   }
 }
 

@@ -95,7 +95,9 @@ struct UniverseDataset::Impl {
     return {cube.sample_of_file, {cube.corner[0] + planes.begin, cube.corner[1], cube.corner[2]}, planes.size(), edge};
   }
   /// Whether caches keep the voxels as stored; else the decoded fields.
-  bool keeps_voxels() const { return detail::has_codes(files->layout().type) || files->layout().type == hdf5::Type::f32; }
+  bool keeps_voxels() const {
+    return detail::has_codes(files->layout().type) || files->layout().type == hdf5::Type::f32;
+  }
   std::int64_t plane_bytes() const {
     return edge * edge * files->layout().channels * detail::element_bytes(files->layout().type);
   }
@@ -116,7 +118,7 @@ UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::Uni
                             const UniverseOptions& options_)
     : path(std::move(path_)), files(std::move(files_)), options(options_) {
   const auto& layout = files->layout();
-  const auto first = files->path(0);
+  const auto first = files->first_path();
   edge = chosen_size(options.size, layout, first);
   cubes_per_edge = layout.edge / edge;
   channels = chosen(options.channels, layout.channels, "channels", "channels", first);
@@ -132,7 +134,8 @@ UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::Uni
 }
 
 UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator)
-    : impl_(new Impl(path, std::make_shared<const detail::UniverseFiles>(path, communicator), options)) {}
+    : impl_(new Impl(path, std::make_shared<const detail::UniverseFiles>(path, options.skip_broken, communicator),
+                     options)) {}
 
 UniverseDataset::UniverseDataset(const UniverseDataset& opened, const UniverseOptions& options)
     : impl_(new Impl(opened.impl_->path, opened.impl_->files, options)) {}
@@ -156,7 +159,7 @@ void UniverseDataset::Impl::prepare_targets() {
           "{}: lacks the attributes parameter_minimum and parameter_maximum. Expected them, to bring the targets back "
           "to physical units: add them (docs/file-formats.md shows how), or train a network that takes the targets as "
           "stored",
-          files->path(0));
+          files->first_path());
     }
   }
 }
@@ -198,8 +201,8 @@ void UniverseDataset::Impl::with_file(const CubeLocation& cube, const Read& read
   }
 }
 
-/// Calls visit(voxels, first plane) for a few planes of the cube at a time, in order, while they are in a cache. `room`:
-/// null, or memory for the whole cube, where the voxels may be left.
+/// Calls visit(voxels, first plane) for a few planes of the cube at a time, in order, while they are in a cache.
+/// `room`: null, or memory for the whole cube, where the voxels may be left.
 template <class Visit>
 void UniverseDataset::Impl::visit_voxels(const CubeLocation& cube, const Rows& planes, const std::byte* stored,
                                          void* room, const Visit& visit) const {
@@ -216,9 +219,8 @@ void UniverseDataset::Impl::visit_voxels(const CubeLocation& cube, const Rows& p
   }
   with_file(cube, [&](const detail::OpenUniverse& file) {
     if (!file.raw)
-      return file.file->read(box_of(cube, planes), room, [&](const detail::Voxels& v, std::int64_t d) {
-        visit(v, planes.begin + d);
-      });
+      return file.file->read(box_of(cube, planes), room,
+                             [&](const detail::Voxels& v, std::int64_t d) { visit(v, planes.begin + d); });
     const bool whole = room && edge == layout.edge;
     const auto memory = [&](std::int64_t d, std::int64_t bytes) {
       return whole ? static_cast<char*>(room) + d * plane_bytes() : detail::thread_memory(bytes);
@@ -454,6 +456,8 @@ std::uint64_t UniverseDataset::digest() const {
 const std::vector<UniverseParameter>& UniverseDataset::parameters() const { return impl_->parameters; }
 
 std::string UniverseDataset::file_of(std::int64_t index) const { return impl_->files->path(impl_->locate(index).file); }
+
+const std::vector<std::string>& UniverseDataset::broken_files() const { return impl_->files->broken(); }
 
 bool UniverseDataset::stores_floating_point() const {
   const hdf5::Type type = impl_->files->layout().type;

@@ -26,6 +26,8 @@ struct UniverseOptions {
       false;  ///< undo the files' scaling to [-1, 1] (their attributes parameter_minimum and _maximum)
   /// If not empty, y becomes (y - mean) / std; one value per chosen column.
   std::vector<float> target_mean, target_std;
+  /// Files that may be left out because they cannot be opened, or do not fit the others.
+  std::int64_t skip_broken = 0;
 };
 
 /// A quantity that the files name as a target: the stored value -1 stands for `minimum`, +1 for `maximum`.
@@ -81,8 +83,9 @@ class UniverseDataset final : public Dataset {
 
   const std::vector<UniverseParameter>& parameters() const;  ///< parameters of the chosen targets
   std::string file_of(std::int64_t index) const;
-  std::int64_t stored_size() const;       ///< edge of the volumes in the files
-  bool stores_floating_point() const;     ///< whether the voxels in the files may be NaN or infinite
+  const std::vector<std::string>& broken_files() const;  ///< why files were left out, one text for each
+  std::int64_t stored_size() const;                      ///< edge of the volumes in the files
+  bool stores_floating_point() const;                    ///< whether the voxels in the files may be NaN or infinite
   std::vector<double> redshifts() const;  ///< of the stored channels, if the first file names them; else empty
 
   struct Memory {

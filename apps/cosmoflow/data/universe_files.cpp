@@ -10,8 +10,9 @@
 
 namespace keelson::cosmoflow::detail {
 
-UniverseFiles::UniverseFiles(const std::string& path, Communicator* communicator)
+UniverseFiles::UniverseFiles(const std::string& path, std::int64_t skip_broken, Communicator* communicator)
     : list_(path, communicator, [](const std::string& p) { return find_files(p, {hdf5_form(), tfrecord_form()}); }),
+      skip_broken_(skip_broken),
       facts_(communicator),
       targets_(communicator) {
   on_each_rank(communicator, [&] { read_first(); });
@@ -20,7 +21,8 @@ UniverseFiles::UniverseFiles(const std::string& path, Communicator* communicator
     first.add(first_.layout.volume).add(first_.layout.type).add(first_.layout.many).add(first_.layout.columns);
     for (const auto extent : first_.layout.volume_shape()) first.add(extent);
     for (const auto& p : first_.parameters) first.add(p.name).add(p.has_range).add(p.minimum).add(p.maximum);
-    compare_hash(*communicator, first.value(), "data in " + list_.name(0), "let all ranks see the same files");
+    compare_hash(*communicator, first.value(), "data in " + list_.name(first_file_),
+                 "let all ranks see the same files");
   }
   check_all(communicator);
   around_first_ = {};
@@ -35,7 +37,10 @@ std::int64_t UniverseFiles::volume_bytes(std::int64_t samples) const {
 /// sample.
 void UniverseFiles::compare_some(int rank) const {
   const std::int64_t count = std::min(size(), sampled), stride = size() / count;
-  for (std::int64_t k = 0; k < count; ++k) open_anew((k * stride + rank) % size());
+  for (std::int64_t k = 0; k < count; ++k) {
+    const std::int64_t file = (k * stride + rank) % size();
+    if (facts(file).bytes > 0) open_anew(file);  // no file is empty, so the others are broken
+  }
 }
 
 FileFacts UniverseFiles::facts(std::int64_t file) const {

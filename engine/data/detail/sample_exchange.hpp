@@ -47,8 +47,8 @@ class SampleExchange {
   struct Message {
     BatchSample sample;
     int peer = 0;
-    std::size_t position = 0;  ///< of a receive: in this rank's share
-    Memory memory;             ///< null if the cache has the message
+    std::size_t position = 0;         ///< of a receive: in this rank's share
+    Memory memory;                    ///< null if the cache has the message
     std::atomic<bool> ready = false;  ///< of a send: the sample has been read
     bool started = false, done = false;
     std::unique_ptr<Collective> call;  ///< ends before the memory

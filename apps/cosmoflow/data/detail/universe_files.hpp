@@ -43,8 +43,9 @@ class UniverseFiles {
   /// Each rank opens the first file, a share of the files, and up to `sampled` files of other ranks' shares, to check
   /// that all ranks see the same data. Throws InputError, the same on all ranks, if a file does not fit the first file,
   /// has targets that are not finite, or differs on another rank. The message names the first such file in order of
-  /// names and, with several ranks, the rank. Collective.
-  UniverseFiles(const std::string& path, Communicator* communicator);
+  /// names and, with several ranks, the rank. Up to `skip_broken` such files count as files without samples instead:
+  /// broken(). Collective.
+  UniverseFiles(const std::string& path, std::int64_t skip_broken, Communicator* communicator);
 
   std::int64_t size() const { return list_.size(); }
   std::int64_t rows() const { return rows_; }  ///< number of stored samples
@@ -52,7 +53,10 @@ class UniverseFiles {
   const std::vector<UniverseParameter>& parameters() const { return first_.parameters; }
   const std::vector<double>& redshifts() const { return first_.redshifts; }  ///< as UniverseContent::redshifts
   std::string path(std::int64_t file) const { return list_.path(file); }
-  const float* targets(std::int64_t row) const;  ///< one per column
+  /// The file that decides what all others must be: the first one that is not broken.
+  std::string first_path() const { return path(first_file_); }
+  const std::vector<std::string>& broken() const { return broken_; }  ///< why files count as empty, one text for each
+  const float* targets(std::int64_t row) const;                       ///< one per column
   struct Location {
     std::int64_t file = 0, sample = 0;  ///< sample: number within the file
   };
@@ -75,10 +79,12 @@ class UniverseFiles {
   struct Part {
     std::vector<FileFacts> facts;  ///< end_row counts from the part's first row
     std::vector<float> targets;
+    std::vector<std::string> broken;
   };
   struct Checked {
     FileFacts facts;  ///< end_row: number of samples in the file
     std::vector<float> targets;
+    std::string broken;  ///< why the file counts as empty
   };
 
   void check_all(Communicator* communicator);
@@ -86,12 +92,17 @@ class UniverseFiles {
   Checked check(std::int64_t file) const;
   bool looks_like_first(const RawFile& file, std::int64_t bytes, Checked& checked) const;
   void read_first();
+  void read_first(std::int64_t file);
+  void add_broken(const std::vector<std::string>& mine, Communicator* communicator);
   void compare_some(int rank) const;
   FileFacts facts(std::int64_t file) const;
   std::shared_ptr<const OpenUniverse> open_anew(std::int64_t file) const;
   std::int64_t volume_bytes(std::int64_t samples) const;
 
   FileList list_;
+  const std::int64_t skip_broken_;
+  std::vector<std::string> broken_;
+  std::int64_t first_file_ = 0;
   UniverseContent first_;
   /// Of the first file, while the other files are checked: most files differ from it only in voxels and targets, which
   /// can be seen without HDF5. `targets_at_`: position of the targets in these bytes; -1: they do not lie there as in

@@ -1,0 +1,39 @@
+#include "apps/common/left_out.hpp"
+
+#include <fmt/format.h>
+
+#include "apps/common/progress.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::app {
+
+LeftOut::LeftOut(const Dataset& training, const Dataset* validation, std::vector<std::string> files, std::int64_t most,
+                 int threads, Communicator& world)
+    : all_training_(training), all_validation_(validation), reasons_(std::move(files)) {
+  if (most == 0) return;
+  if (std::ssize(reasons_) > most)
+    refuse("{} of training and validation data are broken, and at most {} may be left out (--skip-broken)",
+           counted(std::ssize(reasons_), "file"), most);
+  for (const std::string& reason : reasons_)
+    if (world.rank() == 0) fmt::print("a file is left out: {}\n", reason);
+  training_ = without_broken(training, most - std::ssize(reasons_), threads, world);
+  if (validation) validation_ = without_broken(*validation, most - std::ssize(reasons_), threads, world);
+}
+
+std::unique_ptr<GoodSamples> LeftOut::without_broken(const Dataset& data, std::int64_t most, int threads,
+                                                     Communicator& world) {
+  Progress progress("sample read to find broken ones");
+  const std::int64_t share = (data.size() + world.size() - 1) / world.size();
+  const auto broken =
+      find_broken_samples(data, most, threads, &world, [&](std::int64_t read) { progress.show(read, share); });
+  std::vector<std::int64_t> numbers;
+  for (const BrokenSample& b : broken) {
+    numbers.push_back(b.index);
+    reasons_.push_back(b.reason);
+    if (world.rank() == 0) fmt::print("sample {} is left out: {}\n", b.index, b.reason);
+  }
+  return numbers.empty() ? nullptr : std::make_unique<GoodSamples>(data, std::move(numbers));
+}
+
+}  // namespace keelson::app

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/data/good_samples.hpp"
+
+namespace keelson::app {
+
+/// The data of a run that leaves broken samples out (--skip-broken).
+class LeftOut {
+ public:
+  /// Reads all samples once, unless `most` is 0: then the data stay as they are. `files`: why files were left out when
+  /// the data were opened. Rank 0 prints what is left out, and why. Throws InputError on all ranks if more than `most`
+  /// files and samples of training and validation data together are broken. The data must outlive this. Collective.
+  LeftOut(const Dataset& training, const Dataset* validation, std::vector<std::string> files, std::int64_t most,
+          int threads, Communicator& world);
+
+  const Dataset& training() const { return training_ ? *training_ : all_training_; }  ///< without broken samples
+  const Dataset* validation() const {
+    return validation_ ? validation_.get() : all_validation_;
+  }                                                                     ///< the same; may be null
+  const std::vector<std::string>& reasons() const { return reasons_; }  ///< for each file or sample that is left out
+
+ private:
+  std::unique_ptr<GoodSamples> without_broken(const Dataset& data, std::int64_t most, int threads, Communicator& world);
+
+  const Dataset& all_training_;
+  const Dataset* all_validation_;
+  std::unique_ptr<GoodSamples> training_, validation_;  ///< null: all samples are good
+  std::vector<std::string> reasons_;
+};
+
+}  // namespace keelson::app
