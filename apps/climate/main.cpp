@@ -1,4 +1,6 @@
+#include "apps/climate/data/snapshot_dataset.hpp"
 #include "apps/climate/subcommands.hpp"
+#include "apps/common/stage_data.hpp"
 
 int main(int argc, char** argv) {
   using namespace keelson;
@@ -11,5 +13,6 @@ int main(int argc, char** argv) {
         climate::define_export(line);
         climate::define_label(line);
         climate::define_plot(line);
+        app::define_stage(line, {climate::find_snapshots, {"stats.h5"}});
       });
 }

@@ -6,6 +6,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
+#include "engine/base/ranks.hpp"
 #include "nets/registry.hpp"
 
 namespace keelson::climate {
@@ -47,11 +48,12 @@ SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Com
   return {path, {.channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o)}, &world};
 }
 
-/// The statistics in a file, checked against the data. A channel that does not vary becomes 0. So if the statistics say
-/// that a channel has only one value, the first snapshot must have this value, too. Throws InputError otherwise.
-Normalisation checked_statistics(const SnapshotDataset& training, const std::string& path) {
-  const Normalisation n{read_ranges(path), path};
-  const auto ranges = SnapshotDataset(training, n.ranges, path).ranges();
+namespace {
+
+/// A channel that does not vary becomes 0. So if the statistics say that a channel has only one value, the first
+/// snapshot must have this value, too. Throws InputError otherwise.
+void check_constant_channels(const SnapshotDataset& training, const ChannelRanges& statistics, const std::string& path) {
+  const auto ranges = SnapshotDataset(training, statistics, path).ranges();
   const auto channels = ranges.size();
   std::vector<float> x;
   for (std::size_t k = 0; k < channels; ++k) {
@@ -67,12 +69,29 @@ Normalisation checked_statistics(const SnapshotDataset& training, const std::str
             "of the training data; make them again, or leave them out: then they are computed from the training data",
             path, training.channels()[k], ranges.least[k], ranges.most[k], training.file_of(0), x[at]);
   }
+}
+
+/// The statistics in a file, checked against the data. Rank 0 reads the file. Collective.
+Normalisation checked_statistics(const SnapshotDataset& training, const std::string& path, Communicator& world) {
+  Normalisation n{{}, path};
+  on_first_rank(&world, [&] {
+    n.ranges = read_ranges(path);
+    check_constant_channels(training, n.ranges, path);
+  });
+  std::int64_t channels = std::ssize(n.ranges.least);
+  world.broadcast(&channels, sizeof channels, 0);
+  for (auto* list : {&n.ranges.least, &n.ranges.most}) {
+    list->resize(static_cast<std::size_t>(channels));
+    world.broadcast(list->data(), list->size() * sizeof(float), 0);
+  }
   return n;
 }
 
+}  // namespace
+
 Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world) {
   namespace fs = std::filesystem;
-  if (!o.stats.empty()) return checked_statistics(training, o.stats);
+  if (!o.stats.empty()) return checked_statistics(training, o.stats, world);
   // Ranks may see the same files under different names; rank 0's names decide.
   const fs::path folder = fs::path(training.file_of(0)).parent_path();
   std::int64_t found = 0;
@@ -80,7 +99,7 @@ Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& tra
   world.allreduce(&found, 1, Reduction::max);
   if (found == 0) return {measure_ranges(training, &world), "the training data, read for it"};
   const auto path = ((found == 1 ? folder : folder / "..") / "stats.h5").lexically_normal().string();
-  return checked_statistics(training, path);
+  return checked_statistics(training, path, world);
 }
 
 std::string to_text(const ChannelRanges& r) {

@@ -30,7 +30,7 @@ struct Normalisation {
   ChannelRanges ranges;
   std::string source;  ///< name of the file, or which data were read
 };
-/// Collective.
+/// Rank 0 reads a file of statistics, and the others receive the ranges. Collective.
 Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world);
 
 /// Ranges of chosen channels as text that gives the same numbers again: "1:2.5,-3:4".

@@ -53,13 +53,14 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   app::TrainingRun run(o.training, launch);
   complete(o, run);
   check(o.run);
-  const auto training = open_snapshots(o.run, o.run.train, launch.world);
+  const auto files = app::stage_training_data(o.stage, {find_snapshots, {"stats.h5"}}, o.run, launch.world);
+  const auto training = open_snapshots(o.run, files.train, launch.world);
   const auto [ranges, source] = normalisation(o, run, training, launch.world);
   const SnapshotDataset data(training, ranges, source);
   std::unique_ptr<SnapshotDataset> validation;
-  if (!o.run.validation.empty())
+  if (!files.validation.empty())
     validation =
-        std::make_unique<SnapshotDataset>(open_snapshots(o.run, o.run.validation, launch.world), ranges, source);
+        std::make_unique<SnapshotDataset>(open_snapshots(o.run, files.validation, launch.world), ranges, source);
   const auto graph = make_network(o.run, data);
   auto t = run.trainer_options(o.run);
   require_enough_samples(data.size(), t.batch, run.grid().data, data.describe(), ranks_of(t.replica));
@@ -107,6 +108,7 @@ void define_train(app::CommandLine& line) {
   auto& v = app::define_train_subcommand(
       line, "Train a network on snapshots; data-parallel over the ranks of mpirun or srun", o, &train);
   app::declare_training_folder(o->data, v);
+  app::declare(o->stage, v);
   app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data,
          "Read all data once before training, to refuse NaN and wrong classes at the start")

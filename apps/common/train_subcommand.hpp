@@ -4,6 +4,7 @@
 #include <string>
 
 #include "apps/common/spares.hpp"
+#include "apps/common/stage_data.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/common/training.hpp"
 
@@ -16,6 +17,7 @@ struct TrainOptions {
   Run run;
   TrainingOptions training;
   std::string data;                  ///< --data of programs that read files of samples
+  StageRequest stage;                ///< --stage of these programs
   bool check_data = false;           ///< --check-data of these programs
   Subcommand* subcommand = nullptr;  ///< that the options are declared on
 };

@@ -1,3 +1,5 @@
+#include "apps/common/stage_data.hpp"
+#include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "apps/cosmoflow/subcommands.hpp"
 
 int main(int argc, char** argv) {
@@ -9,5 +11,6 @@ int main(int argc, char** argv) {
         keelson::cosmoflow::define_train(line);
         keelson::cosmoflow::define_evaluate(line);
         keelson::cosmoflow::define_export(line);
+        keelson::app::define_stage(line, {keelson::cosmoflow::find_universes});
       });
 }

@@ -35,8 +35,9 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   app::TrainingRun run(o.training, launch);
   complete(o, run);
   check(o.run);
-  const auto data = open_data(o.run, o.run.train, launch.world);
-  const auto validation = o.run.validation.empty() ? nullptr : open_data(o.run, o.run.validation, launch.world);
+  const auto files = app::stage_training_data(o.stage, {find_universes}, o.run, launch.world);
+  const auto data = open_data(o.run, files.train, launch.world);
+  const auto validation = files.validation.empty() ? nullptr : open_data(o.run, files.validation, launch.world);
   if (validation) require_ranges(*validation, ranges_of(*data), data->file_of(0));
   if (run.checkpoint()) require_ranges(*data, *run.checkpoint());
   const auto graph = make_network(o.run, *data);
@@ -85,6 +86,7 @@ void define_train(app::CommandLine& line) {
   auto& v = app::define_train_subcommand(
       line, "Train a network on universes; data-parallel over the ranks of mpirun or srun", o, &train);
   app::declare_training_folder(o->data, v);
+  app::declare(o->stage, v);
   app::declare(o->training.mlperf, v);
   v.flag("--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity")
       .not_stored();

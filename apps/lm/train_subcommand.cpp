@@ -42,10 +42,10 @@ Config stored_config(const TrainOptions& o) {
   return c;
 }
 
-/// The vocabulary in --vocab, or one made from the training text.
-Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
+/// The vocabulary in --vocab, or one made from the training text. Collective.
+Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan, Communicator& world) {
   if (o.vocab.empty()) return Vocabulary(scan, {o.vocab_size, o.min_count});
-  auto v = Vocabulary::load(o.vocab);
+  auto v = Vocabulary::load(o.vocab, &world);
   if (v.level() != o.text.token_level())
     refuse("--vocab {}: holds {}s, but --level is {}", o.vocab, to_string(v.level()), o.text.level);
   if (o.vocab_size > 0 && v.size() > o.vocab_size)
@@ -56,13 +56,13 @@ Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan) {
   return v;
 }
 
-/// The vocabulary of the run. A resumed run keeps its vocabulary and refuses another one.
+/// The vocabulary of the run. A resumed run keeps its vocabulary and refuses another one. Collective.
 std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const TextScan& scan,
-                                                    const app::TrainingRun& run) {
-  if (!run.checkpoint()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan));
+                                                    const app::TrainingRun& run, Communicator& world) {
+  if (!run.checkpoint()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan, world));
   auto stored = read_model(*run.checkpoint()).vocabulary;
   if (o.vocab.empty()) return stored;
-  if (const auto given = wanted_vocabulary(o, scan); given.hash() != stored->hash())
+  if (const auto given = wanted_vocabulary(o, scan, world); given.hash() != stored->hash())
     refuse(
         "{}: was trained with another vocabulary ({} tokens) than --vocab {} ({} tokens): leave --vocab out, or start "
         "a new run",
@@ -76,7 +76,7 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   check(o.run);
   auto& world = launch.world;
   auto scan = scan_text(o.run.text.train, o.run.text.token_level(), world);
-  const auto vocabulary = choose_vocabulary(o.run, scan, run);
+  const auto vocabulary = choose_vocabulary(o.run, scan, run, world);
   auto t = run.trainer_options(o.run);
   const std::int64_t streams = t.batch * run.grid().data;
   const TextWindows data(std::make_shared<const TextCorpus>(std::move(scan)), vocabulary, {streams, o.run.unroll});

@@ -183,10 +183,15 @@ void AtomicFile::commit() {
     const Descriptor file{::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC)};
     if (file.fd < 0 || ::fsync(file.fd) != 0) give_up(given_, errno);
   }
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) give_up(given_, errno);
-  done_ = true;
+  commit_unsynced();
   const Descriptor folder{::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (folder.fd >= 0) ::fsync(folder.fd);  // some file systems refuse this for folders; the rename itself has succeeded
+}
+
+void AtomicFile::commit_unsynced() {
+  KEELSON_EXPECT(!special_);
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) give_up(given_, errno);
+  done_ = true;
 }
 
 void write_atomically(const fs::path& path, std::string_view text, Target target) {

@@ -34,6 +34,9 @@ class AtomicFile {
   const std::filesystem::path& temporary() const { return temporary_; }  ///< where to write the content
   bool special() const { return special_; }                              ///< whether the path is a device or a pipe
   void commit();                                                         ///< throws Error with the system's reason
+  /// As commit(), but without syncing: if the machine stops, the content may be lost. For copies, which can be made
+  /// again. The path is no device or pipe.
+  void commit_unsynced();
 
  private:
   void copy_out() const;

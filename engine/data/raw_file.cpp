@@ -35,6 +35,18 @@ std::int64_t RawFile::size() const {
   return status.st_size;
 }
 
+void RawFile::advise_sequential() const {
+#ifdef POSIX_FADV_SEQUENTIAL
+  posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
+#endif
+}
+
+void RawFile::advise_unneeded() const {
+#ifdef POSIX_FADV_DONTNEED
+  posix_fadvise(descriptor_, 0, 0, POSIX_FADV_DONTNEED);
+#endif
+}
+
 namespace {
 
 /// Whether the kernel's copy to this memory would be slow: AMD's Zen processors copy to an address that is 1 to 31

@@ -22,6 +22,10 @@ class RawFile {
   /// Size in bytes.
   std::int64_t size() const;
   void read(void* dst, std::int64_t bytes, std::int64_t offset) const;  ///< reads all bytes, or throws
+  /// Tells the system that the file will be read once, from the beginning to the end: it may read ahead.
+  void advise_sequential() const;
+  /// Tells the system that its page cache need not keep the file.
+  void advise_unneeded() const;
 
  private:
   void read_directly(void* dst, std::int64_t bytes, std::int64_t offset) const;

@@ -16,13 +16,6 @@
 namespace keelson::climate {
 namespace {
 
-std::vector<std::string> find_snapshots(const std::string& path) {
-  auto files = find_hdf5_files(path);
-  std::erase_if(files, [](const std::string& f) { return std::filesystem::path(f).filename() == "stats.h5"; });
-  if (files.empty()) refuse("{}: holds statistics, but no snapshots; name the folder of the snapshots", path);
-  return files;
-}
-
 void require_multiple(const SnapshotLayout& l, std::int64_t multiple, const std::string& path) {
   if (l.rows % multiple == 0 && l.columns % multiple == 0) return;
   const auto fitting = [&](std::int64_t n) { return std::max(multiple, n / multiple * multiple); };
@@ -33,6 +26,13 @@ void require_multiple(const SnapshotLayout& l, std::int64_t multiple, const std:
 }
 
 }  // namespace
+
+std::vector<std::string> find_snapshots(const std::string& path) {
+  auto files = find_hdf5_files(path);
+  std::erase_if(files, [](const std::string& f) { return std::filesystem::path(f).filename() == "stats.h5"; });
+  if (files.empty()) refuse("{}: holds statistics, but no snapshots; name the folder of the snapshots", path);
+  return files;
+}
 
 struct SnapshotDataset::Impl {
   std::string path;

@@ -19,6 +19,9 @@ struct SnapshotOptions {
   std::int64_t multiple = 1;  ///< the network needs rows and columns that are multiples of this
 };
 
+/// The files of snapshots that a path names, as find_hdf5_files(), without files named stats.h5.
+std::vector<std::string> find_snapshots(const std::string& path);
+
 /// Climate snapshots in HDF5, one for each file, in the layouts of the public CAM5 data (SnapshotFile). Fields: "x"
 /// (channels, H, W) f32, written (H, W, channels), and "y" (H, W) s32, the class of each point.
 ///

@@ -38,6 +38,9 @@ struct UniverseParameter {
   friend bool operator==(const UniverseParameter&, const UniverseParameter&) = default;
 };
 
+/// The files of universes that a path names, as find_files(): HDF5 or TFRecords.
+std::vector<std::string> find_universes(const std::string& path);
+
 /// Simulated universes with their parameters, in HDF5: `x` and `y`, one or many samples per file, or the raw `full` and
 /// `unitPar`; or in TFRecords, as MLPerf HPC's (docs/file-formats.md). Fields: "x" (C, size, size, size) f32, written
 /// (D, H, W, C), and "y" (targets) f32.

@@ -3,15 +3,24 @@
 #include <algorithm>
 #include <cstring>
 
+#include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/data/find_files.hpp"
 
+namespace keelson::cosmoflow {
+
+std::vector<std::string> find_universes(const std::string& path) {
+  return find_files(path, {hdf5_form(), tfrecord_form()});
+}
+
+}  // namespace keelson::cosmoflow
+
 namespace keelson::cosmoflow::detail {
 
 UniverseFiles::UniverseFiles(const std::string& path, std::int64_t skip_broken, Communicator* communicator)
-    : list_(path, communicator, [](const std::string& p) { return find_files(p, {hdf5_form(), tfrecord_form()}); }),
+    : list_(path, communicator, find_universes),
       skip_broken_(skip_broken),
       facts_(communicator),
       targets_(communicator) {

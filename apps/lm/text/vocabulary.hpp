@@ -8,6 +8,7 @@
 
 #include "apps/lm/text/text_scan.hpp"
 #include "apps/lm/text/token_table.hpp"
+#include "engine/base/communicator.hpp"
 
 namespace keelson::lm {
 
@@ -47,7 +48,8 @@ class Vocabulary {
   std::string to_text() const;
   /// Reads the text form. Throws InputError, naming `source` (e.g. the file) and the line.
   static Vocabulary from_text(std::string_view text, const std::string& source);
-  static Vocabulary load(const std::filesystem::path& path);
+  /// The vocabulary in a file, which rank 0 reads for all ranks. `communicator` null: one rank. Collective.
+  static Vocabulary load(const std::filesystem::path& path, Communicator* communicator = nullptr);
   void save(const std::filesystem::path& path) const;  ///< atomically
 
   /// A hash of tokens and ids, not of counts: vocabularies with the same hash are interchangeable.

@@ -6,7 +6,7 @@
 #include "apps/lm/text/vocabulary.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/raw_file.hpp"
+#include "engine/data/read_once.hpp"
 
 /// The text form of a vocabulary.
 namespace keelson::lm {
@@ -140,11 +140,8 @@ Vocabulary Vocabulary::from_text(std::string_view text, const std::string& sourc
   return v;
 }
 
-Vocabulary Vocabulary::load(const std::filesystem::path& path) {
-  const RawFile file(path.string());
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(text.data(), file.size(), 0);
-  return from_text(text, path.string());
+Vocabulary Vocabulary::load(const std::filesystem::path& path, Communicator* communicator) {
+  return from_text(read_once(path.string(), communicator), path.string());
 }
 
 void Vocabulary::save(const std::filesystem::path& path) const { write_atomically(path, to_text(), Target::output); }
