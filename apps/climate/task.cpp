@@ -52,7 +52,8 @@ namespace {
 
 /// A channel that does not vary becomes 0. So if the statistics say that a channel has only one value, the first
 /// snapshot must have this value, too. Throws InputError otherwise.
-void check_constant_channels(const SnapshotDataset& training, const ChannelRanges& statistics, const std::string& path) {
+void check_constant_channels(const SnapshotDataset& training, const ChannelRanges& statistics,
+                             const std::string& path) {
   const auto ranges = SnapshotDataset(training, statistics, path).ranges();
   const auto channels = ranges.size();
   std::vector<float> x;

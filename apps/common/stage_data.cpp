@@ -70,7 +70,8 @@ void stage_part(const StageRequest& o, const StagedKind& kind, const std::string
 }
 
 void declare_verify(StageRequest& o, Subcommand& v) {
-  v.flag("--verify-stage", o.verify, "Compare the checksums of staged copies that are there already; copy damaged ones again")
+  v.flag("--verify-stage", o.verify,
+         "Compare the checksums of staged copies that are there already; copy damaged ones again")
       .not_stored();
 }
 
@@ -87,10 +88,13 @@ std::vector<std::string> parts_of(const std::string& data, Communicator& world) 
 }
 
 ExitCode stage(const StageRequest& o, const StagedKind& kind, Launch& launch) {
-  if (o.data.empty()) refuse("give --data: a folder (with train/, validation/ and test/ in it, or of files), a file or a pattern");
-  if (o.target.empty()) refuse("give --out: the folder that gets the copies, on each node's own disk or on a burst buffer");
+  if (o.data.empty())
+    refuse("give --data: a folder (with train/, validation/ and test/ in it, or of files), a file or a pattern");
+  if (o.target.empty())
+    refuse("give --out: the folder that gets the copies, on each node's own disk or on a burst buffer");
   if (o.mode == "sample" && o.count == 0) refuse("--mode sample: give --count, the number of files for each node");
-  if (o.mode != "sample" && o.count > 0) refuse("--count is the number of files of --mode sample; leave it out, or give that mode");
+  if (o.mode != "sample" && o.count > 0)
+    refuse("--count is the number of files of --mode sample; leave it out, or give that mode");
   const auto mode = mode_of(o.mode);
   const auto parts = parts_of(o.data, launch.world);
   if (parts.empty()) stage_part(o, kind, o.data, o.target, mode, launch.world);
@@ -142,9 +146,9 @@ void define_stage(CommandLine& line, const StagedKind& kind) {
   auto& v = line.subcommand("stage",
                             "Copy data to the nodes' own disks or a burst buffer; each file is read once, by one rank",
                             [o, kind](Launch& launch) { return stage(*o, kind, launch); });
-  v.option_without_default("--data", o->data,
-                           "Data: a folder (with train/, validation/ and test/ in it, or of files), a file or a pattern",
-                           "PATH")
+  v.option_without_default(
+       "--data", o->data, "Data: a folder (with train/, validation/ and test/ in it, or of files), a file or a pattern",
+       "PATH")
       .differs_between_ranks();
   v.option_without_default("--out", o->target, "Folder that gets the copies; complete copies in it are kept", "DIR")
       .differs_between_ranks();

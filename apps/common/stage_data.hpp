@@ -13,8 +13,8 @@ namespace keelson::app {
 
 /// What the files of a program's data are.
 struct StagedKind {
-  FileList::Find find;                  ///< of the files of samples
-  std::vector<std::string> beside = {}; ///< as StageOptions::beside
+  FileList::Find find;                   ///< of the files of samples
+  std::vector<std::string> beside = {};  ///< as StageOptions::beside
 };
 
 /// The user's options about staging.

@@ -20,7 +20,7 @@
 namespace keelson {
 namespace {
 
-constexpr std::size_t piece = 1 << 20;
+constexpr std::size_t piece = 1 << 20, in_flight = 4;
 
 }  // namespace
 
@@ -91,19 +91,46 @@ void SharedBytes::open() {
 }
 
 void SharedBytes::append(const void* data, std::size_t bytes, int root) {
-  const bool here = !communicator_ || communicator_->rank() == root;
-  std::vector<char> buffer(communicator_ ? std::min(bytes, piece) : 0);
-  for (std::size_t at = 0; at < bytes; at += piece) {
-    const std::size_t n = std::min(piece, bytes - at);
-    const char* from = here ? static_cast<const char*>(data) + at : buffer.data();
-    if (communicator_) {
-      if (here) std::memcpy(buffer.data(), from, n);
-      communicator_->broadcast(buffer.data(), n, root);
-    }
-    digest_ = crc32c(from, n, digest_);
-    if (writes_) write(from, n);
+  const auto* from = static_cast<const char*>(data);
+  if (communicator_) {
+    const std::size_t whole = bytes / piece * piece;
+    append_pieces(from, whole, root);
+    std::vector<char> rest(bytes - whole);
+    if (communicator_->rank() == root) rest.assign(from + whole, from + bytes);
+    communicator_->broadcast(rest.data(), rest.size(), root);
+    keep(rest.data(), rest.size());
+  } else {
+    keep(from, bytes);
   }
   size_ += bytes;
+}
+
+/// Several pieces are in flight, so that no rank waits for the slowest one after each piece, and a piece travels on
+/// while the next one comes.
+void SharedBytes::append_pieces(const char* from, std::size_t bytes, int root) {
+  const bool here = communicator_->rank() == root;
+  const std::size_t pieces = bytes / piece, slots = std::min(pieces, in_flight);
+  std::vector<char> buffer(slots * piece);
+  std::vector<std::unique_ptr<Collective>> broadcasts;
+  for (std::size_t i = 0; i < slots; ++i)
+    broadcasts.push_back(
+        communicator_->on_host().make_broadcast(buffer.data() + i * piece, piece, root, "a table of all ranks"));
+  for (std::size_t i = 0; i < pieces + slots; ++i) {
+    const std::size_t slot = i % std::max<std::size_t>(slots, 1);
+    char* const at = buffer.data() + slot * piece;
+    if (i >= slots) {
+      broadcasts[slot]->wait();
+      keep(at, piece);
+    }
+    if (i >= pieces) continue;
+    if (here) std::memcpy(at, from + i * piece, piece);
+    broadcasts[slot]->start();
+  }
+}
+
+void SharedBytes::keep(const char* data, std::size_t bytes) {
+  digest_ = crc32c(data, bytes, digest_);
+  if (writes_) write(data, bytes);
 }
 
 /// Errors are reported by finish(), where all ranks can throw together.

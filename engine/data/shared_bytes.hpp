@@ -15,8 +15,8 @@ namespace keelson {
 /// The lowest rank of each node writes the bytes to a temporary file in TMPDIR, else in /tmp. After the ranks of the
 /// node have opened the file, its name is removed, so the file disappears when they end. finish() maps the file in each
 /// of them. The pages of the mapping are memory of the node (the system's page cache, or the tmpfs that /tmp is), one
-/// copy for all ranks of the node. While bytes are appended, a rank's own memory is a buffer of at most 1 MiB, for any
-/// number of bytes.
+/// copy for all ranks of the node. Bytes are sent in pieces of 1 MiB, of which four are in flight. While bytes are
+/// appended, a rank's own memory is a buffer of at most 4 MiB, for any number of bytes.
 class SharedBytes {
  public:
   /// Throws InputError on all ranks, naming the folder, if no file can be made, or if ranks of one node do not see the
@@ -40,6 +40,8 @@ class SharedBytes {
 
  private:
   void open();
+  void append_pieces(const char* from, std::size_t bytes, int root);
+  void keep(const char* data, std::size_t bytes);
   void write(const void* data, std::size_t bytes);
 
   Communicator* communicator_;  ///< used up to finish()

@@ -1,5 +1,9 @@
 #include "engine/data/stage.hpp"
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
@@ -12,11 +16,24 @@ namespace {
 
 using detail::StagePlaces, detail::StageSource, detail::StageWork;
 
+/// The next start would take copies in the source for further files.
+void check_target(const StageOptions& o) {
+  namespace fs = std::filesystem;
+  if (!fs::is_directory(o.source)) return;
+  const auto source = fs::canonical(o.source), target = fs::weakly_canonical(fs::absolute(o.target));
+  if (std::ranges::mismatch(source, target).in1 == source.end())
+    refuse(
+        "{}: lies in {}, from which files are copied. Expected another folder, on the node's own disk or on a burst "
+        "buffer",
+        o.target, o.source);
+}
+
 void check_count(const StageOptions& o, const StageSource& source) {
   if (o.mode != StageMode::sample || (o.count > 0 && o.count <= source.size())) return;
-  refuse("{}: holds {}, but {} files per node were asked for. Expected a number from 1 to {}; for all files, take the "
-         "mode full",
-         o.source, counted(source.size(), "file"), o.count, source.size());
+  refuse(
+      "{}: holds {}, but {} files per node were asked for. Expected a number from 1 to {}; for all files, take the "
+      "mode full",
+      o.source, counted(source.size(), "file"), o.count, source.size());
 }
 
 std::int64_t sum(std::int64_t number, Communicator* group) {
@@ -28,8 +45,9 @@ std::int64_t sum(std::int64_t number, Communicator* group) {
 template <class E>
 [[noreturn]] void throw_with_missing(const E& error, const StageWork& work, Communicator* world) {
   const auto missing = sum(work.missing_files(), world), all = sum(std::ssize(work.items()), world);
-  throw E(fmt::format("{}\n{} of {} copies are missing; the complete ones stay, and the same command makes the missing ones",
-                      error.what(), missing, all));
+  throw E(fmt::format(
+      "{}\n{} of {} copies are missing; the complete ones stay, and the same command makes the missing ones",
+      error.what(), missing, all));
 }
 
 void copy_all(StageWork& work, const StagePlaces& places, Communicator* world) {
@@ -56,7 +74,7 @@ void copy_all(StageWork& work, const StagePlaces& places, Communicator* world) {
 /// Adds up the results of all ranks.
 StageResult total(StageResult r, Communicator* world) {
   if (!world) return r;
-  std::int64_t counts[] = {r.files_present, r.files_repaired, r.opened,         r.files_read,
+  std::int64_t counts[] = {r.files_present, r.files_repaired,  r.opened,         r.files_read,
                            r.bytes_read,    r.files_exchanged, r.bytes_exchanged};
   world->allreduce(counts, std::size(counts), Reduction::sum);
   double seconds[] = {r.read_seconds, r.exchange_seconds};
@@ -70,6 +88,7 @@ StageResult total(StageResult r, Communicator* world) {
 }  // namespace
 
 StageResult stage_files(const StageOptions& options, Communicator* world) {
+  on_first_rank(world, [&] { check_target(options); });
   const auto places = detail::find_stage_places(options.target, world);
   const StageSource source(options, world);
   check_count(options, source);

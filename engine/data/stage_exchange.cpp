@@ -104,7 +104,7 @@ class IncomingFiles : public FileStream {
     }
   }
   const std::exception_ptr& error() const { return error_; }
-  bool mismatched() const { return mismatched_; }  ///< the error is a wrong checksum
+  bool mismatched() const { return mismatched_; }                       ///< the error is a wrong checksum
   std::int64_t done() const { return static_cast<std::int64_t>(at_); }  ///< complete files
 
  private:
@@ -123,9 +123,10 @@ class IncomingFiles : public FileStream {
       if (!open_) open_ = std::make_unique<StagedFile>(work_.target(file()));
       if (open_->crc() != crcs_[at_]) {
         mismatched_ = true;
-        fail("{}: has the checksum {:08x} after its exchange between nodes, expected {:08x}. Start again, with "
-             "--verify-stage; if this happens again, the memory, disk or network of a node is damaged",
-             work_.target(file()), open_->crc(), crcs_[at_]);
+        fail(
+            "{}: has the checksum {:08x} after its exchange between nodes, expected {:08x}. Start again, with "
+            "--verify-stage; if this happens again, the memory, disk or network of a node is damaged",
+            work_.target(file()), open_->crc(), crcs_[at_]);
       }
       work_.keep(file(), *open_);
       open_.reset();
@@ -175,7 +176,8 @@ class Pieces {
 /// messages are kept to the end of the round, so that they have the same numbers on both sides.
 class ExchangeRound {
  public:
-  ExchangeRound(StageWork& work, Communicator& group, int to, int from) : work_(work), group_(group), to_(to), from_(from) {}
+  ExchangeRound(StageWork& work, Communicator& group, int to, int from)
+      : work_(work), group_(group), to_(to), from_(from) {}
 
   /// `progress`: called with the complete files and bytes of this round.
   void run(std::int64_t piece, const std::function<void(std::int64_t files, std::int64_t bytes)>& progress) {
@@ -260,11 +262,12 @@ void StageWork::exchange() {
   KEELSON_EXPECT(group.size() == places_.places && group.rank() == places_.place);
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  const auto piece = options_.piece > 0 ? options_.piece
-                                        : std::min(largest_piece, memory_of_place / (piece_buffers * places_.lanes));
+  const auto piece =
+      options_.piece > 0 ? options_.piece : std::min(largest_piece, memory_of_place / (piece_buffers * places_.lanes));
   const auto count = missing_files();
   for (int step = 1; step < places_.places; ++step) {
-    const int to = (places_.place + step) % places_.places, from = (places_.place + places_.places - step) % places_.places;
+    const int to = (places_.place + step) % places_.places,
+              from = (places_.place + places_.places - step) % places_.places;
     ExchangeRound round(*this, group, to, from);
     round.run(piece, [&](std::int64_t files, std::int64_t bytes) {
       report("exchanged", result_.files_exchanged + files, count, result_.bytes_exchanged + bytes, seconds());

@@ -53,9 +53,15 @@ std::string unescaped(const std::string& text) {
 }
 
 std::string line_of(const StageHeader& h) {
-  return json{{"type", "stage"}, {"version", manifest_version}, {"source", escaped(h.source)},
-              {"digest", hex(h.digest, 16)}, {"mode", h.mode}, {"count", h.count}, {"seed", h.seed},
-              {"place", h.place}, {"places", h.places}}
+  return json{{"type", "stage"},
+              {"version", manifest_version},
+              {"source", escaped(h.source)},
+              {"digest", hex(h.digest, 16)},
+              {"mode", h.mode},
+              {"count", h.count},
+              {"seed", h.seed},
+              {"place", h.place},
+              {"places", h.places}}
              .dump() +
          "\n";
 }

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using StageClock = std::chrono::steady_clock;
 
 constexpr std::int64_t copy_piece = std::int64_t{4} << 20;  // bytes that a thread reads at once
-constexpr int copy_threads = 8;                             // per place: one thread does not fill a parallel file system
+constexpr int copy_threads = 8;  // per place: one thread does not fill a parallel file system
 constexpr int copy_attempts = 3;
 
 const char* mode_name(StageMode mode) {
@@ -144,7 +144,8 @@ bool StageWork::is_complete(Item& item) {
     if (options_.notice) options_.notice(fmt::format("{}: {}; the file is copied again", path, why));
     return false;
   };
-  if (found != source_.bytes(item.file)) return again(fmt::format("has {} of {} bytes", found, source_.bytes(item.file)));
+  if (found != source_.bytes(item.file))
+    return again(fmt::format("has {} of {} bytes", found, source_.bytes(item.file)));
   item.crc = record.crc;
   if (!options_.verify) return true;
   const auto crc = crc_of_file(path);
@@ -160,7 +161,8 @@ void StageWork::look_around() {
   }
   if (places_.first)
     for (const auto& small : source_.beside())
-      if (const auto path = options_.target + "/" + small.name; fs::exists(path) && read_small_file(path) != small.content)
+      if (const auto path = options_.target + "/" + small.name;
+          fs::exists(path) && read_small_file(path) != small.content)
         require_ours(small.name);
 }
 

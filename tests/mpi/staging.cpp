@@ -7,12 +7,15 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
+#include "engine/data/crc32c.hpp"
+#include "engine/data/read_once.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -303,9 +306,11 @@ TEST_F(StagingTest, RefusesOtherSourcesAndFiles) {
   write_file(copy(4), "not ours");
   expect_part(refusal<InputError>(), "no manifest says that it is a staged copy");
   EXPECT_EQ(bytes_of(copy(4)), "not ours");
-  options_.target = options_.source;
-  expect_part(refusal<InputError>(), "no manifest says that it is a staged copy");
-  EXPECT_EQ(bytes_of(source(4)), content_of_file(4));
+  for (const char* part : {"", "/copies"}) {
+    options_.target = options_.source + part;
+    expect_part(refusal<InputError>(), "from which files are copied");
+  }
+  EXPECT_FALSE(fs::exists(options_.source + "/copies"));
   options_.target = folder_ + "/new-" + std::to_string(rank());
   options_.mode = StageMode::sample;
   options_.count = 41;
@@ -330,6 +335,27 @@ TEST_F(StagingTest, NamesFilesThatCannotBeRead) {
   options_.find = find_data;
   if (rank() == size() - 1) options_.source = options_.target;
   expect_part(refusal<InputError>(), "(3 attempts)");
+}
+
+/// The other ranks have other paths, which do not matter.
+TEST(ReadOnce, GivesAllRanksTheFileOfRankZero) {
+  constexpr std::size_t mebibyte = std::size_t{1} << 20;
+  std::optional<TemporaryFolder> folder;
+  if (world().rank() == 0) folder.emplace();
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, 2 * mebibyte, 33 * mebibyte + 7}) {
+    std::string content(bytes, ' ');
+    for (std::size_t i = 0; i < bytes; ++i) content[i] = static_cast<char>(i * i >> 7 & 0xff);
+    const auto path = folder ? write_file(*folder / "file", content) : "nowhere";
+    EXPECT_EQ(read_once(path, &world()), content);
+    const auto shared = read_once_per_node(path, &world());
+    ASSERT_EQ(shared.bytes().size(), bytes);
+    EXPECT_TRUE(std::equal(content.begin(), content.end(), reinterpret_cast<const char*>(shared.bytes().data())));
+    EXPECT_EQ(shared.digest(), crc32c(content.data(), bytes));
+  }
+  const auto missing = folder ? *folder / "missing" : "nowhere";
+  for (const auto& message : {message_of<InputError>([&] { read_once(missing, &world()); }),
+                              message_of<InputError>([&] { read_once_per_node(missing, &world()); })})
+    EXPECT_NE(message.find("missing: cannot be opened"), std::string::npos) << message;
 }
 
 }  // namespace

@@ -25,10 +25,10 @@ class StagedFile {
   StagedFile(const StagedFile&) = delete;
   StagedFile& operator=(const StagedFile&) = delete;
 
-  void write(const void* data, std::int64_t bytes);   ///< throws Error with the system's reason
-  std::uint32_t crc() const { return crc_; }          ///< of all bytes written so far
-  std::int64_t bytes() const { return bytes_; }       ///< written so far
-  void commit();                                      ///< gives the file its name; throws Error
+  void write(const void* data, std::int64_t bytes);  ///< throws Error with the system's reason
+  std::uint32_t crc() const { return crc_; }         ///< of all bytes written so far
+  std::int64_t bytes() const { return bytes_; }      ///< written so far
+  void commit();                                     ///< gives the file its name; throws Error
 
  private:
   std::string path_;
@@ -43,10 +43,10 @@ class StageWork {
  public:
   /// A file that this rank copies.
   struct Item {
-    std::int64_t file = 0;     ///< number in the source
-    bool owned = false;        ///< read from the source by this rank; else another place sends the file
-    bool present = false;      ///< the copy is complete
-    std::uint32_t crc = 0;     ///< of the complete copy
+    std::int64_t file = 0;  ///< number in the source
+    bool owned = false;     ///< read from the source by this rank; else another place sends the file
+    bool present = false;   ///< the copy is complete
+    std::uint32_t crc = 0;  ///< of the complete copy
   };
 
   /// All references must outlive this.
@@ -60,15 +60,15 @@ class StageWork {
   void prepare(std::int64_t missing_bytes_of_place);
   void begin() { manifest_.begin_part(places_.lane); }  ///< of the ranks that copy
   void copy_owned();                                    ///< reads all own files that are missing from the source
-  void exchange();  ///< gets the other missing files from the other places, and sends them own files
+  void exchange();     ///< gets the other missing files from the other places, and sends them own files
   void copy_beside();  ///< writes the small files; the first rank of the place works
   void end();          ///< closes this rank's part of the manifest
   void finish() { manifest_.join(header()); }  ///< joins the parts; the first rank of the place works
 
   const std::vector<Item>& items() const { return items_; }  ///< of this rank, by number in the source
-  std::int64_t missing_bytes() const;  ///< of this rank
-  std::int64_t missing_files() const;  ///< of this rank
-  StageResult& result() { return result_; }  ///< of this rank
+  std::int64_t missing_bytes() const;                        ///< of this rank
+  std::int64_t missing_files() const;                        ///< of this rank
+  StageResult& result() { return result_; }                  ///< of this rank
 
   // For the exchange.
   std::int64_t bytes(std::int64_t file) const { return source_.bytes(file); }
