@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "engine/base/error.hpp"
+#include "engine/base/huge_pages.hpp"
 #include "engine/data/detail/stage_work.hpp"
 #include "engine/data/raw_file.hpp"
 
@@ -154,7 +155,7 @@ class Pieces {
   std::int64_t count() const { return (bytes_ + piece_ - 1) / piece_; }
   bool has(std::int64_t i) const { return i >= 0 && i < count(); }
   std::int64_t bytes(std::int64_t i) const { return std::min(piece_, bytes_ - i * piece_); }
-  char* data(std::int64_t i) { return buffers_[i % 2].data(); }
+  char* data(std::int64_t i) { return buffers_[i % 2].get(); }
   Collective& message(std::int64_t i) {
     return bytes(i) == piece_ ? *messages_[static_cast<std::size_t>(i % 2)] : *last_;
   }
@@ -162,12 +163,12 @@ class Pieces {
  private:
   char* buffer(std::int64_t i, std::int64_t bytes) {
     auto& b = buffers_[i % 2];
-    if (std::ssize(b) < bytes) b.resize(static_cast<std::size_t>(bytes));
-    return b.data();
+    if (!b) b = make_huge_page_array<char>(static_cast<std::size_t>(bytes));  // no later piece is longer
+    return b.get();
   }
 
   std::int64_t bytes_, piece_;
-  std::vector<char> buffers_[2];  ///< outlive the messages
+  HugePageArray<char> buffers_[2];  ///< outlive the messages
   std::vector<std::unique_ptr<Collective>> messages_;
   std::unique_ptr<Collective> last_;
 };

@@ -16,6 +16,7 @@
 #include "engine/base/background_thread.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/huge_pages.hpp"
 #include "engine/base/small_file.hpp"
 #include "engine/data/crc32c.hpp"
 #include "engine/data/detail/stage_work.hpp"
@@ -244,7 +245,7 @@ void StageWork::end() { manifest_.end_part(); }
 
 // ---- reading from the source
 
-void StageWork::try_copy(const Item& item, std::vector<char>& buffer) {
+void StageWork::try_copy(const Item& item, char* buffer) {
   {
     const std::lock_guard lock(mutex_);
     ++result_.opened;
@@ -256,10 +257,10 @@ void StageWork::try_copy(const Item& item, std::vector<char>& buffer) {
            from.size(), bytes);
   from.advise_sequential();
   StagedFile copy(target(item.file));
-  for (std::int64_t at = 0; at < bytes; at += std::ssize(buffer)) {
-    const auto n = std::min(std::ssize(buffer), bytes - at);
-    from.read(buffer.data(), n, at);
-    copy.write(buffer.data(), n);
+  for (std::int64_t at = 0; at < bytes; at += copy_piece) {
+    const auto n = std::min(copy_piece, bytes - at);
+    from.read(buffer, n, at);
+    copy.write(buffer, n);
   }
   from.advise_unneeded();
   keep(item.file, copy);
@@ -268,8 +269,7 @@ void StageWork::try_copy(const Item& item, std::vector<char>& buffer) {
   result_.bytes_read += bytes;
 }
 
-void StageWork::copy(Item& item) {
-  thread_local std::vector<char> buffer(static_cast<std::size_t>(copy_piece));
+void StageWork::copy(Item& item, char* buffer) {
   for (int attempt = 1;; ++attempt) {
     try {
       return try_copy(item, buffer);
@@ -291,7 +291,7 @@ void StageWork::copy_owned() {
   std::condition_variable changed;
   std::int64_t next = 0, running = std::min<std::int64_t>(count, std::max(1, copy_threads / places_.lanes));
   std::exception_ptr error;
-  const auto work = [&] {
+  const auto work = [&](char* buffer) {
     for (std::unique_lock lock(mutex);; lock.lock()) {
       if (next == count || error) {
         --running;
@@ -300,7 +300,7 @@ void StageWork::copy_owned() {
       auto& item = *own[static_cast<std::size_t>(next++)];
       lock.unlock();
       try {
-        copy(item);
+        copy(item, buffer);
       } catch (...) {
         lock.lock();
         if (!error) error = std::current_exception();
@@ -308,8 +308,12 @@ void StageWork::copy_owned() {
       }
     }
   };
+  std::vector<HugePageArray<char>> buffers;
+  for (std::int64_t i = 0; i < running; ++i)
+    buffers.push_back(make_huge_page_array<char>(static_cast<std::size_t>(copy_piece)));
   std::vector<std::thread> threads;
-  for (std::int64_t i = running; i > 0; --i) threads.push_back(start_background_thread("stage", work));
+  for (auto& buffer : buffers)
+    threads.push_back(start_background_thread("stage", [&work, at = buffer.get()] { work(at); }));
   for (std::unique_lock lock(mutex); running > 0;) {
     changed.wait_for(lock, std::chrono::milliseconds(200));
     const std::lock_guard results(mutex_);

@@ -82,8 +82,8 @@ class StageWork {
  private:
   StageHeader header() const;
   Item& item(std::int64_t file);
-  void copy(Item& item);
-  void try_copy(const Item& item, std::vector<char>& buffer);
+  void copy(Item& item, char* buffer);
+  void try_copy(const Item& item, char* buffer);
   bool is_complete(Item& item);
   void require_ours(const std::string& name) const;
   std::set<std::string> remove_unplanned() const;
