@@ -45,9 +45,8 @@ std::int64_t sum(std::int64_t number, Communicator* group) {
 template <class E>
 [[noreturn]] void throw_with_missing(const E& error, const StageWork& work, Communicator* world) {
   const auto missing = sum(work.missing_files(), world), all = sum(std::ssize(work.items()), world);
-  throw E(fmt::format(
-      "{}\n{} of {} copies are missing; the complete ones stay, and the same command makes the missing ones",
-      error.what(), missing, all));
+  throw E(fmt::format("{}; {} of {} copies are missing: start again to copy them, the complete ones stay", error.what(),
+                      missing, all));
 }
 
 void copy_all(StageWork& work, const StagePlaces& places, Communicator* world) {

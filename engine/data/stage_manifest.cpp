@@ -163,6 +163,7 @@ void StageManifest::begin_part(int lane) {
 }
 
 void StageManifest::append(const StageRecord& record) {
+  records_[record.name] = record;
   const auto line = line_of(record);
   const auto n = ::write(part_, line.data(), line.size());
   if (n != std::ssize(line))

@@ -6,15 +6,12 @@
 #include <cerrno>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <filesystem>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include "engine/base/background_thread.hpp"
-#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/huge_pages.hpp"
 #include "engine/base/small_file.hpp"
@@ -118,10 +115,10 @@ StageHeader StageWork::header() const {
           places_.places};
 }
 
-StageWork::Item& StageWork::item(std::int64_t file) {
+std::size_t StageWork::index_of(std::int64_t file) const {
   const auto found = std::ranges::lower_bound(items_, file, {}, &Item::file);
   KEELSON_EXPECT(found != items_.end() && found->file == file);
-  return *found;
+  return static_cast<std::size_t>(found - items_.begin());
 }
 
 // ---- what is there
@@ -183,7 +180,7 @@ std::vector<std::int64_t> StageWork::wanted_from(int place) const {
 }
 
 std::uint32_t StageWork::crc(std::int64_t file) const {
-  const auto& found = const_cast<StageWork*>(this)->item(file);
+  const auto& found = items_[index_of(file)];
   KEELSON_EXPECT(found.present);
   return found.crc;
 }
@@ -225,7 +222,7 @@ void StageWork::keep(std::int64_t file, StagedFile& copy) {
   const std::lock_guard lock(mutex_);
   manifest_.append({source_.name(file), copy.bytes(), copy.crc()});  // first: a file without a record is refused later
   copy.commit();
-  auto& kept = item(file);
+  auto& kept = items_[index_of(file)];
   kept.present = true;
   kept.crc = copy.crc();
 }

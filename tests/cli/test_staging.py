@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import resource
 import shutil
 import subprocess
 import time
@@ -85,6 +86,18 @@ class Universes(UniversesCase):
         self.refused("stage", "--data", self.folder / "none", *out, says="none: does not exist")
         self.refused("train", "--data", self.data, "--out", self.out, "--stage", self.folder / "copies", "--stage-mode", "shard",
                      says="each node must have all of them. Expected full")
+
+    def test_a_full_disk(self):
+        """A limit on the size of files stands for the end of the disk."""
+        size = max(p.stat().st_size for p in self.data.rglob("*.h5"))
+
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, resource.RLIM_INFINITY))
+
+        stage = ("stage", "--data", self.data / "train", "--out", self.out)
+        self.ends(1, *stage, preexec_fn=limit, says=r"cannot write .*/out/.*\.h5: .*; \d of 6 copies are missing: start again")
+        self.succeed(*stage)
+        self.assertEqual(contents(self.out), contents(self.data / "train"))
 
     def test_goes_on_after_a_kill(self):
         """The copies are as large as a test can afford; whether the kill comes before their end does not matter."""

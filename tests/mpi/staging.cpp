@@ -76,7 +76,7 @@ class StagingTest : public MpiTest {
     }
     world().barrier();
     options_ = {.source = folder_ + "/data", .find = find_data, .target = folder_ + "/node-" + std::to_string(rank())};
-    options_.piece = 3000;  // many messages, of many files and of parts of a file
+    options_.piece = 15000;  // several messages, of many files and of parts of a file
   }
   ~StagingTest() override {
     world().barrier();

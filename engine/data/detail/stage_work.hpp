@@ -81,7 +81,7 @@ class StageWork {
 
  private:
   StageHeader header() const;
-  Item& item(std::int64_t file);
+  std::size_t index_of(std::int64_t file) const;
   void copy(Item& item, char* buffer);
   void try_copy(const Item& item, char* buffer);
   bool is_complete(Item& item);
