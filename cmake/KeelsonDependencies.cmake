@@ -77,11 +77,23 @@ if(NOT KEELSON_WITH_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 
+# --- libdeflate
+set(KEELSON_HAVE_LIBDEFLATE OFF)
+if(NOT KEELSON_WITH_LIBDEFLATE STREQUAL "OFF")
+  find_package(LibDeflate QUIET)
+  if(TARGET libdeflate::libdeflate)
+    set(KEELSON_HAVE_LIBDEFLATE ON)
+  elseif(NOT KEELSON_WITH_LIBDEFLATE STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_LIBDEFLATE=ON, but libdeflate was not found; set LibDeflate_ROOT.")
+  endif()
+endif()
+
 # --- what the cuda backend calls
 include(KeelsonCudnn)
 
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}); Kokkos Kernels ${KEELSON_HAVE_KOKKOS_KERNELS}; "
-               "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}")
+               "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}; "
+               "libdeflate ${KEELSON_HAVE_LIBDEFLATE}")
 if(KEELSON_HAVE_CUDA)
   message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}; "
                  "cuDNN ${KEELSON_HAVE_CUDNN} ${cuDNN_VERSION}")

@@ -40,7 +40,7 @@ install(EXPORT keelsonTargets NAMESPACE keelson:: DESTINATION ${package_dir})
 configure_package_config_file(cmake/keelsonConfig.cmake.in keelsonConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(keelsonConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/keelsonConfig.cmake ${PROJECT_BINARY_DIR}/keelsonConfigVersion.cmake
-  cmake/FindFFTW3.cmake cmake/FindHDF5C.cmake cmake/FindNCCL.cmake cmake/FindcuDNN.cmake DESTINATION ${package_dir})
+  cmake/FindFFTW3.cmake cmake/FindHDF5C.cmake cmake/FindLibDeflate.cmake cmake/FindNCCL.cmake cmake/FindcuDNN.cmake DESTINATION ${package_dir})
 
 if(KEELSON_APP_PROGRAMS)
   include(KeelsonArchive)

@@ -12,6 +12,7 @@
 
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/detail/hdf5_chunks.hpp"
 #include "engine/data/detail/hdf5_handle.hpp"
 #include "engine/data/detail/hdf5_links.hpp"
 
@@ -27,6 +28,11 @@ std::string_view to_string(Type type) {
   constexpr std::string_view names[] = {"int8",  "uint8",  "int16",   "uint16",  "int32",   "uint32",
                                         "int64", "uint64", "float16", "float32", "float64", "other"};
   return names[static_cast<int>(type)];
+}
+
+std::int64_t size_of(Type type) {
+  constexpr std::int64_t bytes[] = {1, 1, 2, 2, 4, 4, 8, 8, 2, 4, 8, 0};
+  return bytes[static_cast<int>(type)];
 }
 
 std::string to_string(const Dims& dims) { return dims.empty() ? "scalar" : fmt::format("({})", fmt::join(dims, ", ")); }
@@ -100,37 +106,36 @@ Handle create_dataset(hid_t file, const std::string& path, const std::string& na
   return dataset;
 }
 
-/// The file in which an object lies.
-std::string file_of(hid_t object) {
-  const auto length = H5Fget_name(object, nullptr, 0);
-  std::string name(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
-  if (length > 0) H5Fget_name(object, name.data(), name.size() + 1);
-  return name;
-}
-
-std::int64_t raw_offset(hid_t dataset, hid_t type, Type element) {
+std::int64_t raw_offset(hid_t dataset, hid_t creation, hid_t type, Type element) {
   if (element == Type::other || element == Type::f16 || H5Tequal(type, detail::native(element)) <= 0) return -1;
-  const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
   if (H5Pget_layout(creation) != H5D_CONTIGUOUS || H5Pget_external_count(creation) != 0) return -1;
   const haddr_t offset = H5Dget_offset(dataset);
   return offset == HADDR_UNDEF ? -1 : static_cast<std::int64_t>(offset);
 }
 
+void check_box(const std::string& where, const Dims& shape, const Dims& offset, const Dims& count) {
+  bool inside = offset.size() == shape.size() && count.size() == shape.size() && !shape.empty();
+  for (std::size_t i = 0; inside && i < shape.size(); ++i)
+    inside = offset[i] >= 0 && count[i] >= 0 && offset[i] + count[i] <= shape[i];
+  if (!inside) {
+    fail("{}: the box of {} at {} does not lie in its shape {}", where, to_string(count), to_string(offset),
+         to_string(shape));
+  }
+}
+
+void check_elements(const std::string& where, const Dims& shape, std::int64_t found, std::int64_t expected) {
+  if (expected >= 0 && found != expected)
+    refuse("{} has the shape {}. Expected {} elements", where, to_string(shape), expected);
+}
+
 /// The spaces of a transfer: in the file (the whole dataset, or a box in it) and in memory.
 std::pair<Handle, Handle> select(hid_t dataset, const std::string& where, const Dims* offset, const Dims* count) {
   Handle file_space(H5Dget_space(dataset), H5Sclose);
-  const Dims shape = detail::extents(file_space);
   if (offset == nullptr) {
     Handle all(H5Scopy(file_space), H5Sclose);
     return {std::move(file_space), std::move(all)};
   }
-  bool inside = offset->size() == shape.size() && count->size() == shape.size() && !shape.empty();
-  for (std::size_t i = 0; inside && i < shape.size(); ++i)
-    inside = (*offset)[i] >= 0 && (*count)[i] >= 0 && (*offset)[i] + (*count)[i] <= shape[i];
-  if (!inside) {
-    fail("{}: the box of {} at {} does not lie in its shape {}", where, to_string(*count), to_string(*offset),
-         to_string(shape));
-  }
+  check_box(where, detail::extents(file_space), *offset, *count);
   const std::vector<hsize_t> start(offset->begin(), offset->end()), extent(count->begin(), count->end());
   H5Sselect_hyperslab(file_space, H5S_SELECT_SET, start.data(), nullptr, extent.data(), nullptr);
   return {std::move(file_space),
@@ -175,7 +180,9 @@ File File::open(const std::string& path, const std::string& folder) {
   if (id < 0)
     refuse("{}: is HDF5 but cannot be opened ({}). Is the copy complete? Fetch or make it again", path,
            innermost_reason());
-  return File(path, id, false, std::make_shared<detail::LinkPolicy>(path, folder));
+  File file(path, id, false, std::make_shared<detail::LinkPolicy>(path, folder));
+  file.chunked_ = std::make_shared<detail::ChunkedDataOfFile>();
+  return file;
 }
 
 File File::create(const std::string& path) {
@@ -204,6 +211,7 @@ File::File(File&& other) noexcept
     : path_(std::move(other.path_)),
       id_(std::exchange(other.id_, -1)),
       links_(std::move(other.links_)),
+      chunked_(std::move(other.chunked_)),
       writing_(other.writing_) {}
 
 File& File::operator=(File&& other) noexcept {
@@ -212,6 +220,7 @@ File& File::operator=(File&& other) noexcept {
     path_ = std::move(other.path_);
     id_ = std::exchange(other.id_, -1);
     links_ = std::move(other.links_);
+    chunked_ = std::move(other.chunked_);
     writing_ = other.writing_;
   }
   return *this;
@@ -272,8 +281,11 @@ DatasetInfo File::info(const std::string& name) const {
   info.type = detail::classify(type);
   info.type_name = detail::describe(type);
   if (H5Sget_simple_extent_type(space) == H5S_NULL) info.shape = {0};
-  info.raw_offset = raw_offset(dataset, type, info.type);
-  info.file = file_of(dataset);
+  const Handle creation(H5Dget_create_plist(dataset), H5Pclose);
+  info.raw_offset = raw_offset(dataset, creation, type, info.type);
+  info.file = detail::file_of(dataset);
+  info.chunk = detail::chunk_shape(creation);
+  info.filtered = H5Pget_nfilters(creation) > 0;
   return info;
 }
 
@@ -283,8 +295,28 @@ void File::require_written(const std::string& name) const {
   detail::require_written(dataset, place(path_, name));
 }
 
+/// Null: the library must read this data set.
+std::shared_ptr<const detail::ChunkedData> File::find_chunks(const std::string& name) const {
+  if (!chunked_) return nullptr;
+  return chunked_->find(name, [&]() -> std::shared_ptr<const detail::ChunkedData> {
+    const Lock lock;
+    const Handle dataset(open_dataset(name), H5Dclose);
+    auto facts = detail::chunk_facts(dataset, path_, name);
+    return facts ? std::make_shared<const detail::ChunkedData>(std::move(*facts)) : nullptr;
+  });
+}
+
 void File::read_as(const std::string& name, Type type, void* dst, const Dims* offset, const Dims* count,
                    std::int64_t elements) const {
+  if (const auto chunks = find_chunks(name); chunks && chunks->converts_to(type)) {
+    const Dims& shape = chunks->facts().shape;
+    if (offset != nullptr) {
+      check_box(place(path_, name), shape, *offset, *count);
+      return chunks->read_box(*offset, *count, type, dst);
+    }
+    check_elements(place(path_, name), shape, DatasetInfo{.shape = shape}.elements(), elements);
+    return chunks->read_box(Dims(shape.size(), 0), shape, type, dst);
+  }
   const Lock lock;
   const Handle dataset(open_dataset(name), H5Dclose);
   const Handle stored(H5Dget_type(dataset), H5Tclose);
@@ -293,10 +325,7 @@ void File::read_as(const std::string& name, Type type, void* dst, const Dims* of
     refuse("{} holds {}. Expected numbers ({})", place(path_, name), detail::describe(stored), to_string(type));
   if (links_) detail::refuse_external_storage(dataset, place(path_, name));
   const auto [file_space, memory_space] = select(dataset, place(path_, name), offset, count);
-  if (elements >= 0 && H5Sget_select_npoints(file_space) != elements) {
-    refuse("{} has the shape {}. Expected {} elements", place(path_, name), to_string(detail::extents(file_space)),
-           elements);
-  }
+  check_elements(place(path_, name), detail::extents(file_space), H5Sget_select_npoints(file_space), elements);
   if (H5Dread(dataset, detail::native(type), memory_space, file_space, H5P_DEFAULT, dst) < 0)
     refuse("{} cannot be read ({}). Is the copy complete? Fetch or make it again", place(path_, name),
            innermost_reason());

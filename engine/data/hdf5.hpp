@@ -9,9 +9,11 @@
 #include <type_traits>
 #include <vector>
 
-/// Reading and writing HDF5 files (library 1.10 or newer) without its headers. HDF5 is not thread-safe, so every call
-/// here takes one process-wide lock; any thread may call. DatasetInfo::raw_offset says which data can be read without
-/// the library, and so without the lock.
+/// Reading and writing HDF5 files (library 1.10 or newer) without its headers. HDF5 is not thread-safe, so calls here
+/// take one process-wide lock; any thread may call. Some elements are read without the library, and so without the
+/// lock: those at DatasetInfo::raw_offset, by the caller; and those in chunks, by read() and read_box(), if the chunks
+/// have no other filters than deflate, shuffle and fletcher32. The calling thread then decompresses the chunks. Only
+/// the first read of such a data set takes the lock, to learn where the chunks lie (with HDF5 1.10.5 or newer).
 ///
 /// Errors name the file, the object and HDF5's innermost reason. InputError: a file is missing, is not HDF5, is
 /// truncated or lacks an object, or data cannot be read. Error: writing fails (a full disk).
@@ -21,7 +23,10 @@ namespace keelson::hdf5 {
 using Dims = std::vector<std::int64_t>;
 
 namespace detail {
+class ChunkedData;
+class ChunkedDataOfFile;
 class LinkPolicy;
+class Rechunker;
 Dims shape_of_source(const std::string& file, const std::string& folder, const std::string& object, int depth);
 }  // namespace detail
 
@@ -29,6 +34,7 @@ Dims shape_of_source(const std::string& file, const std::string& folder, const s
 enum class Type : std::uint8_t { i8, u8, i16, u16, i32, u32, i64, u64, f16, f32, f64, other };
 
 std::string_view to_string(Type type);  ///< NumPy's name: "int16", "float32"
+std::int64_t size_of(Type type);        ///< bytes of an element; 0 for `other`
 
 /// The type on disk of a C++ type.
 template <class T>
@@ -56,7 +62,9 @@ struct DatasetInfo {
   std::string type_name;    ///< for messages: "int16", "big-endian float32", "string"
   /// Position in `file` at which the elements lie as in memory (contiguous, unfiltered, native); -1: they do not.
   std::int64_t raw_offset = -1;
-  std::string file;  ///< the file with the elements: the opened file, or the target of a link
+  std::string file;       ///< the file with the elements: the opened file, or the target of a link
+  Dims chunk;             ///< shape of a chunk; empty: the elements do not lie in chunks
+  bool filtered = false;  ///< chunks are compressed, or changed by other filters: they are read as wholes
 
   /// Product of the extents.
   std::int64_t elements() const;
@@ -191,13 +199,16 @@ class File {
 
   std::int64_t access() const;  ///< HDF5's property list (hid_t) for opening objects
   std::int64_t open_dataset(const std::string& name) const;
+  std::shared_ptr<const detail::ChunkedData> find_chunks(const std::string& name) const;
   std::int64_t open_object(const std::string& name) const;
+  friend class detail::Rechunker;
   friend Dims detail::shape_of_source(const std::string&, const std::string&, const std::string&, int);
   Dims checked_shape(const std::string& dataset, int depth) const;
 
   std::string path_;
-  std::int64_t id_ = -1;                       ///< HDF5's handle (hid_t); -1 when closed
-  std::shared_ptr<detail::LinkPolicy> links_;  ///< policy of a file that is open for reading
+  std::int64_t id_ = -1;                                ///< HDF5's handle (hid_t); -1 when closed
+  std::shared_ptr<detail::LinkPolicy> links_;           ///< policy of a file that is open for reading
+  std::shared_ptr<detail::ChunkedDataOfFile> chunked_;  ///< of a file that is open for reading
   bool writing_ = false;
 };
 

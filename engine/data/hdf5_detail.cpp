@@ -132,6 +132,21 @@ Dims extents(hid_t space) {
   return Dims(dims.begin(), dims.end());
 }
 
+Dims chunk_shape(hid_t creation) {
+  if (H5Pget_layout(creation) != H5D_CHUNKED) return {};
+  const int rank = H5Pget_chunk(creation, 0, nullptr);
+  std::vector<hsize_t> dims(rank > 0 ? rank : 0);
+  if (rank > 0) H5Pget_chunk(creation, rank, dims.data());
+  return Dims(dims.begin(), dims.end());
+}
+
+std::string file_of(hid_t object) {
+  const auto length = H5Fget_name(object, nullptr, 0);
+  std::string name(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
+  if (length > 0) H5Fget_name(object, name.data(), name.size() + 1);
+  return name;
+}
+
 std::string place(const std::string& path, const std::string& object) {
   return object == "/" ? path : fmt::format("{}: '{}'", path, object);
 }

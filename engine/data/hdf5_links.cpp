@@ -152,9 +152,7 @@ void LinkPolicy::check_virtual(hid_t dataset, hid_t creation, const std::string&
   std::size_t mappings = 0;
   if (H5Pget_virtual_count(creation, &mappings) < 0 || mappings == 0 || !covers(creation, mappings, space))
     refuse("{} is a virtual data set of which parts have no source. Expected a source for every element", where);
-  const auto length = H5Fget_name(dataset, nullptr, 0);
-  std::string own(length > 0 ? static_cast<std::size_t>(length) : 0, '\0');
-  H5Fget_name(dataset, own.data(), own.size() + 1);
+  const auto own = file_of(dataset);
   for (std::size_t i = 0; i < mappings; ++i) {
     const auto name = source_text(creation, i, H5Pget_virtual_filename);
     const auto object = source_text(creation, i, H5Pget_virtual_dsetname);

@@ -55,6 +55,8 @@ Type classify(hid_t type);         ///< the Type of a file's type
 std::string describe(hid_t type);  ///< "big-endian int16"
 std::string innermost_reason();    ///< why the last call failed, from HDF5's error stack
 Dims extents(hid_t space);
+Dims chunk_shape(hid_t creation);   ///< of a data set with these properties; empty: no chunks
+std::string file_of(hid_t object);  ///< the file in which an object lies
 
 /// The name of a file's object in messages: "data/a.h5: '/x'".
 std::string place(const std::string& path, const std::string& object);
