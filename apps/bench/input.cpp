@@ -21,6 +21,13 @@ void print_text(const InputResult& r) {
              r.threads.count == 1 ? "" : "s", r.threads.prefetch, o.batch);
   fmt::print("opened in {:.3f} s; the facts about the files take {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
+  if (r.read_cost) {
+    const auto& chunk = r.read_cost->array.chunk;
+    fmt::print("read amplification {:.2f}: bytes read from the file, decompressed, for each byte of a sample ({})\n",
+               r.read_cost->amplification(), chunk.empty() ? "contiguous" : "chunks of " + hdf5::to_string(chunk));
+    if (const auto advice = advice_on(*r.read_cost, "keelson-cosmoflow"); !advice.empty())
+      fmt::print("note: {}\n", advice);
+  }
   fmt::print("{:>6} {:>8} {:>9} {:>10} {:>10} {:>10}   {}\n", "epoch", "rank", "samples", "s", "samples/s", "MB/s",
              o.codes ? "(codes, for the device to decode)" : "(decoded, as the network takes them)");
   const auto line = [&](std::size_t epoch, const std::string& rank, double samples, double seconds) {

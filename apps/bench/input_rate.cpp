@@ -84,7 +84,8 @@ InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
 
   if (o.codes && !loader.coded())
     refuse("--codes: {} holds no counts of 16 bits (int16, uint16): leave it out", data.describe());
-  InputResult result{o, launch.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), 0, {}};
+  InputResult result{
+      o, launch.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), data.read_cost(), 0, {}};
   for (std::size_t f = 0; f < data.fields().size(); ++f)
     result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, o.accelerator_ms * 1e-3, world));
@@ -106,6 +107,11 @@ nlohmann::json input_json(const InputResult& r) {
                    {"accelerator_ms", o.accelerator_ms},
                    {"megabytes_per_sample", r.sample_megabytes},
                    {"epochs", nlohmann::json::array()}};
+  if (r.read_cost) {
+    j["read_amplification"] = r.read_cost->amplification();
+    j["chunk"] = r.read_cost->array.chunk;
+    j["chunks_per_sample"] = r.read_cost->chunks_of_sample;
+  }
   const auto rate = [&](double samples, double seconds) {
     return nlohmann::json{{"samples", static_cast<std::int64_t>(samples)},
                           {"seconds", seconds},

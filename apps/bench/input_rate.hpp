@@ -2,12 +2,14 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "apps/common/app.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
+#include "engine/data/read_cost.hpp"
 
 namespace keelson::bench {
 
@@ -47,6 +49,7 @@ struct InputResult {
   std::string data;
   double open_seconds = 0;                    ///< time on the slowest rank
   cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
+  std::optional<ReadCost> read_cost;          ///< of HDF5
   double sample_megabytes = 0;                ///< in the form that the device gets
   std::vector<Epoch> epochs;
 };

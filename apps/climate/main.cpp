@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
       argc, argv, {"keelson-climate", "Tropical cyclones and atmospheric rivers in climate snapshots, pixel by pixel."},
       [](app::CommandLine& line) {
         climate::define_generate(line);
+        climate::define_rechunk(line);
         climate::define_train(line);
         climate::define_evaluate(line);
         climate::define_export(line);

@@ -7,12 +7,13 @@
 
 namespace keelson::app {
 
-void Progress::show(std::int64_t done, std::int64_t total) {
+void Progress::show(std::int64_t done, std::int64_t total, const std::string& note) {
   const auto now = std::chrono::steady_clock::now();
   const bool terminal = is_terminal(stdout);
   if (done != total && now - last_ <= (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) return;
   last_ = now;
-  fmt::print("{}{} of {}{}", terminal ? "\r" : "", done, counted(total, what_), terminal && done < total ? "" : "\n");
+  fmt::print("{}{} of {}{}{}", terminal ? "\r" : "", done, counted(total, what_), note,
+             terminal && done < total ? "" : "\n");
   std::fflush(stdout);
 }
 

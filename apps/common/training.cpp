@@ -67,6 +67,9 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
   fmt::print("{}: {} parameters; {}\n", s.network, task.graph.parameter_count(), session.describe());
   fmt::print("training data:   {}\n", task.training.describe());
   if (task.validation) fmt::print("validation data: {}\n", task.validation->describe());
+  for (const Dataset* data : {&task.training, task.validation})
+    if (const auto cost = data ? data->read_cost() : std::nullopt)
+      if (const auto advice = advice_on(*cost, launch.program); !advice.empty()) fmt::print("note: {}\n", advice);
   const std::string ranks =
       counted(launch.world.size(), "rank") + (ranks_of(t.replica) == 1 ? "" : ": " + grid.describe());
   const bool relaxed = t.sync.kind != SyncMode::Kind::synchronous;

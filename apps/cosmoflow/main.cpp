@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
       {"keelson-cosmoflow", "Cosmological parameters from the distribution of matter, by 3-D convolutional networks."},
       [](keelson::app::CommandLine& line) {
         keelson::cosmoflow::define_generate(line);
+        keelson::cosmoflow::define_rechunk(line);
         keelson::cosmoflow::define_train(line);
         keelson::cosmoflow::define_evaluate(line);
         keelson::cosmoflow::define_export(line);

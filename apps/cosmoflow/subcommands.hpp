@@ -6,6 +6,7 @@
 namespace keelson::cosmoflow {
 
 void define_generate(app::CommandLine& line);
+void define_rechunk(app::CommandLine& line);
 void define_train(app::CommandLine& line);
 void define_evaluate(app::CommandLine& line);
 void define_export(app::CommandLine& line);

@@ -98,6 +98,8 @@ ops::VoxelSample Dataset::decode_to_codes(const SampleId& /*id*/, const SampleTr
   fail("internal error: codes were asked of {}, which has none", describe());
 }
 
+std::optional<ReadCost> Dataset::read_cost() const { return std::nullopt; }
+
 std::uint64_t Dataset::digest() const {
   Digest digest;
   digest.add(size());

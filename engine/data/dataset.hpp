@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/read_cost.hpp"
 #include "engine/data/sample_transform.hpp"
 #include "engine/ops/decode_voxels.hpp"
 #include "engine/tensor/rows.hpp"
@@ -87,6 +88,8 @@ class Dataset {
                                            const std::byte* stored, void* const* dst) const;
 
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
+  /// What reading a sample takes from its file, by the chunks of the first file. No value: the files are not HDF5.
+  virtual std::optional<ReadCost> read_cost() const;
   /// A hash that distinguishes data sets without reading all data: of names (without the folder), sizes, shapes,
   /// targets, and the way samples are decoded. Ranks with different hashes must not train together. This default covers
   /// only the number of samples and the fields.

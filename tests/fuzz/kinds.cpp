@@ -32,12 +32,13 @@ struct Intact {
   explicit Intact(const fs::path& base);
   static fs::path newest(const fs::path& run) { return *fs::directory_iterator(run / "checkpoints"); }
 
-  std::string data, raw, text, out, lm, weather, climate, config;
+  std::string data, raw, chunked, text, out, lm, weather, climate, config;
 };
 
 Intact::Intact(const fs::path& base)
     : data(base / "universes"),
       raw(base / "raw"),
+      chunked(base / "chunked"),
       text(base / "text"),
       out(base / "cosmoflow"),
       lm(base / "lm"),
@@ -47,6 +48,8 @@ Intact::Intact(const fs::path& base)
                   "--train", "2",  "--validation", "1", "--test",  "1"};
   make(base / "1", {"keelson-cosmoflow", with({"generate", "--out", data}, few)});
   make(base / "2", {"keelson-cosmoflow", with({"generate", "--layout", "raw", "--out", raw}, few)});
+  make(base / "8", {"keelson-cosmoflow",
+                    {"rechunk", "--data", data, "--out", chunked, "--chunk", "8,32,32,4", "--gzip", "1", "--shuffle"}});
   make(base / "3", {"keelson-cosmoflow", {"train", "--data", data, "--out", out, "--max-steps", "1"}});
   make(base / "4", {"keelson-lm",
                     {"corpus", "--out", text, "--words", "3000", "--validation-words", "500", "--test-words", "500",
@@ -89,6 +92,9 @@ std::vector<Kind> damaged_files(const Intact& i) {
   std::vector<Kind> all{
       kind("universes", fs::path(i.data) / "train/univ_000000.h5", "x.h5", false,
            {{"keelson-cosmoflow", {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1"}}}),
+      kind("compressed universes", fs::path(i.chunked) / "train/univ_000000.h5", "x.h5", false,
+           {{"keelson-cosmoflow", {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1"}},
+            {"keelson-cosmoflow", {"rechunk", "--data", "{}/x.h5", "--out", "{}/new"}}}),
       kind("raw universes", *fs::directory_iterator(fs::path(i.raw) / "train"), "x.h5", false,
            {{"keelson-cosmoflow",
              {"train", "--train", "{}/x.h5", "--out", "{}/out", "--max-steps", "1", "--normalise", "log1p"}}}),

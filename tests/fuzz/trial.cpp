@@ -39,6 +39,7 @@ int main_of(const Trial& trial) {
       lm::define_export(line);
     } else if (trial.program == "keelson-climate") {
       climate::define_generate(line);
+      climate::define_rechunk(line);
       climate::define_train(line);
       climate::define_evaluate(line);
       climate::define_label(line);
@@ -46,6 +47,7 @@ int main_of(const Trial& trial) {
       climate::define_export(line);
     } else {
       cosmoflow::define_generate(line);
+      cosmoflow::define_rechunk(line);
       cosmoflow::define_train(line);
       cosmoflow::define_evaluate(line);
       cosmoflow::define_export(line);

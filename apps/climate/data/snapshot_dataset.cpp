@@ -39,6 +39,7 @@ struct SnapshotDataset::Impl {
   SnapshotOptions options;
   std::shared_ptr<const FileList> files;
   SnapshotLayout layout;
+  hdf5::DatasetInfo first;  ///< array of the channels in the first file
   std::vector<int> channels;
   SnapshotFile::Values values;
   ChannelRanges ranges;
@@ -70,11 +71,13 @@ SnapshotFile SnapshotDataset::Impl::open(std::int64_t index) const {
 
 void SnapshotDataset::Impl::open_all(Communicator* world) {
   on_each_rank(world, [&] {
-    layout = SnapshotFile(files->path(0), files->folder()).layout();
+    const SnapshotFile file(files->path(0), files->folder());
+    layout = file.layout();
+    first = file.data();
     require_multiple(layout, options.multiple, files->path(0));
     choose_channels();
-    const std::int64_t first = world ? world->rank() : 0, step = world ? world->size() : 1;
-    for (std::int64_t i = first; i < files->size(); i += step) open(i);
+    const std::int64_t rank = world ? world->rank() : 0, step = world ? world->size() : 1;
+    for (std::int64_t i = rank; i < files->size(); i += step) open(i);
   });
 }
 
@@ -181,6 +184,10 @@ std::string SnapshotDataset::describe() const {
   const auto& d = *impl_;
   return fmt::format("{} of {}{} under {}", counted(size(), "snapshot"), to_string(d.fields[0].shape),
                      d.options.needs_labels ? fmt::format(" with labels {}", d.options.labels) : "", d.path);
+}
+
+std::optional<ReadCost> SnapshotDataset::read_cost() const {
+  return cost_of_samples(impl_->path, impl_->first, impl_->first.shape);
 }
 
 std::uint64_t SnapshotDataset::digest() const {

@@ -26,7 +26,8 @@ std::vector<std::string> find_snapshots(const std::string& path);
 /// (channels, H, W) f32, written (H, W, channels), and "y" (H, W) s32, the class of each point.
 ///
 /// Rank 0 lists the files, and each rank opens a share of them to check that they fit. A file is opened again when its
-/// sample is read. Contiguous float32 in the machine's byte order is read without HDF5's lock.
+/// sample is read. Contiguous float32 in the machine's byte order, and most chunks (hdf5.hpp), are read without HDF5's
+/// lock.
 class SnapshotDataset final : public Dataset {
  public:
   /// `path`: a file, a folder, or a pattern; a file named stats.h5 is left out. The samples are not normalised. Throws
@@ -52,6 +53,7 @@ class SnapshotDataset final : public Dataset {
   /// Whether the file of a sample has the labels of the options. True for all samples if the options need labels.
   bool has_labels(std::int64_t index) const;
   std::string describe() const override;
+  std::optional<ReadCost> read_cost() const override;
   std::uint64_t digest() const override;
 
   /// How the files hold their channels.

@@ -193,7 +193,7 @@ void SnapshotFile::read_data(const Values& values, const Rows& rows, float* dst)
     };
     return read_blocks(values, rows, read, dst);
   }
-  // E.g. compressed data: HDF5 reads all rows that are wanted at once.
+  // E.g. compressed data: all rows that are wanted are read at once.
   std::vector<float> all(static_cast<std::size_t>(rows.size() * width * channels));
   if (layout_.channels_last)
     file_.read_box(kDataName, {rows.begin, 0, 0}, {rows.size(), width, channels}, all.data());

@@ -44,6 +44,8 @@ class SnapshotFile {
   const std::string& path() const { return file_.path(); }
   /// How the channels are stored.
   const SnapshotLayout& layout() const { return layout_; }
+  /// The array of the channels in the file.
+  const hdf5::DatasetInfo& data() const { return data_; }
   /// Whether the file holds this map of labels (0 or 1).
   bool has_labels(int map) const { return find_labels(map).has_value(); }
 

@@ -14,6 +14,7 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
+#include "engine/data/tfrecord.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -443,6 +444,22 @@ std::string UniverseDataset::describe() const {
   return fmt::format("{} of {}{} with {} in {} under {}", counted(size(), "sample"), to_string(d.fields[0].shape),
                      cut ? fmt::format(" (cut from {}^3)", stored_size()) : "",
                      counted(d.options.targets.size(), "target"), counted(d.files->size(), "file"), d.path);
+}
+
+std::optional<ReadCost> UniverseDataset::read_cost() const {
+  const auto& layout = impl_->files->layout();
+  const hdf5::DatasetInfo& volume = impl_->files->first_volume();
+  const std::int64_t edge = impl_->edge;
+  hdf5::Dims sample{edge, edge, edge};
+  if (layout.channel_axis) sample.push_back(layout.channels);
+  if (layout.many) sample.insert(sample.begin(), 1);
+  if (is_tfrecord_name(volume.file)) return std::nullopt;
+  auto cost = cost_of_samples(impl_->path, volume, sample);
+  // Contiguous planes are read from the first needed voxel to the last (read_planes).
+  if (volume.raw_offset >= 0 && detail::is_native(layout.type))
+    cost.read_bytes = static_cast<double>(edge * ((edge - 1) * layout.edge + edge) * layout.channels *
+                                          detail::element_bytes(layout.type));
+  return cost;
 }
 
 std::uint64_t UniverseDataset::digest() const {

@@ -45,7 +45,8 @@ std::vector<std::string> find_universes(const std::string& path);
 /// `unitPar`; or in TFRecords, as MLPerf HPC's (docs/file-formats.md). Fields: "x" (C, size, size, size) f32, written
 /// (D, H, W, C), and "y" (targets) f32.
 ///
-/// Files that hold plain native int16, uint16 or float32 are read without HDF5's lock, so decoding scales with threads.
+/// Contiguous int16, uint16 and float32 in this machine's byte order, and most chunks (hdf5.hpp), are read without
+/// HDF5's lock, so decoding scales with threads.
 ///
 /// Rank 0 lists the files, and each rank opens a share of them. Names, sizes and targets are kept once per node, in an
 /// unnamed temporary file that the node's ranks map (see SharedBytes). A rank's own memory does not grow with the
@@ -82,6 +83,7 @@ class UniverseDataset final : public Dataset {
   /// As read(), with x turned by this symmetry of the cube (symmetry.hpp).
   void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
   std::string describe() const override;
+  std::optional<ReadCost> read_cost() const override;
   std::uint64_t digest() const override;
 
   const std::vector<UniverseParameter>& parameters() const;  ///< parameters of the chosen targets

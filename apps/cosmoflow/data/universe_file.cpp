@@ -5,7 +5,7 @@
 namespace keelson::cosmoflow::detail {
 namespace {
 
-/// Reads compressed, chunked and swapped arrays, and those of any type, by HDF5, which converts them.
+/// Reads compressed, chunked and swapped arrays, and those of any type, converted by hdf5::File.
 class Hdf5Universes final : public UniverseFile {
  public:
   Hdf5Universes(const std::string& path, const std::string& folder)

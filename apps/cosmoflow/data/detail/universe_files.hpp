@@ -50,6 +50,7 @@ class UniverseFiles {
   std::int64_t size() const { return list_.size(); }
   std::int64_t rows() const { return rows_; }  ///< number of stored samples
   const UniverseLayout& layout() const { return first_.layout; }
+  const hdf5::DatasetInfo& first_volume() const { return first_.volume; }  ///< of the first file
   const std::vector<UniverseParameter>& parameters() const { return first_.parameters; }
   const std::vector<double>& redshifts() const { return first_.redshifts; }  ///< as UniverseContent::redshifts
   std::string path(std::int64_t file) const { return list_.path(file); }
