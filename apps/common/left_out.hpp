@@ -21,7 +21,7 @@ class LeftOut {
   const Dataset& training() const { return training_ ? *training_ : all_training_; }  ///< without broken samples
   const Dataset* validation() const {
     return validation_ ? validation_.get() : all_validation_;
-  }                                                                     ///< the same; may be null
+  }  ///< the same; may be null
   const std::vector<std::string>& reasons() const { return reasons_; }  ///< for each file or sample that is left out
 
  private:

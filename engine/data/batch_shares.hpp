@@ -19,7 +19,8 @@ struct BatchSample {
 /// One global batch, of `count` samples, of which rank r of `ranks` computes the r-th `batch` samples, or fewer if the
 /// batch is short.
 struct GlobalBatch {
-  std::int64_t count = 0, batch = 1;
+  std::int64_t count = 0;  ///< samples of all ranks
+  std::int64_t batch = 1;  ///< samples of a rank, at most
   /// The samples of rank `rank`.
   std::int64_t count_of(int rank) const;
 };
