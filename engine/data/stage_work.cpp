@@ -311,10 +311,14 @@ void StageWork::copy_owned() {
   std::vector<std::thread> threads;
   for (auto& buffer : buffers)
     threads.push_back(start_background_thread("stage", [&work, at = buffer.get()] { work(at); }));
-  for (std::unique_lock lock(mutex); running > 0;) {
-    changed.wait_for(lock, std::chrono::milliseconds(200));
+  const auto tell = [&] {
     const std::lock_guard results(mutex_);
     report("read", result_.files_read, count, result_.bytes_read, seconds());
+  };
+  {
+    std::unique_lock lock(mutex);
+    while (!changed.wait_for(lock, std::chrono::milliseconds(200), [&] { return running == 0; })) tell();
+    tell();
   }
   for (auto& thread : threads) thread.join();
   result_.read_seconds = seconds();
