@@ -91,6 +91,10 @@ class File {
       const;  ///< whether there is a dataset or group of this name: "x", "/parameters/conv1/weights"
   /// Throws InputError if there is no such data set.
   DatasetInfo info(const std::string& dataset) const;
+  /// The names of all data sets, without those behind external links: "x", "climate/data".
+  std::vector<std::string> dataset_names() const;
+  /// The names of a data set's dimensions, if it has HDF5's dimension scales, as netCDF-4 writes them; else none.
+  std::vector<std::string> dimension_names(const std::string& dataset) const;
   void require_written(const std::string& dataset) const;  ///< throws InputError for elements that were never written
 
   /// Reads all elements in row-major order, converted by HDF5 to T (integers out of T's range are clipped).
