@@ -145,7 +145,7 @@ void ArrayFile::read_box(const ArrayInfo& array, const hdf5::Dims& offset, const
          hdf5::to_string(offset), hdf5::to_string(array.shape));
   const std::int64_t n = std::accumulate(count.begin(), count.end(), std::int64_t{1}, std::multiplies<>());
   if (n == 0) return;
-  if (array.begin < 0) {
+  if (!array.is_direct()) {
     if (detail::is_plain<T>(array)) return read_by_library(array, offset, count, array.type, dst);
     const auto type = array.type == hdf5::Type::f16 ? hdf5::Type::f32 : array.type;  // HDF5 has no f16 in memory
     std::vector<char> stored(static_cast<std::size_t>(n * detail::bytes_of(type)));

@@ -41,6 +41,8 @@ struct ArrayInfo {
 
   /// Product of the extents.
   std::int64_t elements() const;
+  /// Whether the elements can be read without a library.
+  bool is_direct() const { return begin >= 0; }
   /// Whether the elements are numbers.
   bool is_numeric() const { return type != hdf5::Type::other; }
 };

@@ -9,13 +9,13 @@ import numpy
 
 from . import _errors
 from ._engine.data import (
-    ArrayDataset, Dataset, FunctionDataset, RandomCubeSymmetry, SampleTransform, SnapshotDataset, TableDataset, TextDataset,
-    UniverseDataset, _write_texts, empty, generate_snapshots, generate_universes)
+    ArrayDataset, ArrayFileDataset, Dataset, FunctionDataset, RandomCubeSymmetry, SampleTransform, SnapshotDataset,
+    TableDataset, TextDataset, UniverseDataset, _write_texts, empty, generate_snapshots, generate_universes)
 
 __all__ = [
-    "ArrayDataset", "Dataset", "FunctionDataset", "RandomCubeSymmetry", "SampleTransform", "SnapshotDataset",
-    "TableDataset", "TextDataset", "UniverseDataset", "as_dataset", "empty", "from_batches", "from_samples", "from_storage",
-    "generate_snapshots", "generate_text", "generate_universes"]
+    "ArrayDataset", "ArrayFileDataset", "Dataset", "FunctionDataset", "RandomCubeSymmetry", "SampleTransform",
+    "SnapshotDataset", "TableDataset", "TextDataset", "UniverseDataset", "as_dataset", "empty", "from_batches",
+    "from_samples", "from_storage", "generate_snapshots", "generate_text", "generate_universes"]
 
 _KNOWN = ("float32", "int32")
 

@@ -15,6 +15,7 @@
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "arrays.hpp"
 #include "casters.hpp"
+#include "engine/data/array_file_dataset.hpp"
 #include "engine/data/table_dataset.hpp"
 #include "objects.hpp"
 #include "texts.hpp"
@@ -161,6 +162,43 @@ void bind_tables(nb::module_& m) {
       .def_prop_ro("deviations", &TableDataset::deviations, "Standard deviation of each feature.");
 }
 
+void construct_array_files(ArrayFileDataset* self, const std::string& path, const std::string& x,
+                           const std::optional<std::string>& y, const std::string& sample_dimension, bool one_per_file,
+                           const std::optional<std::string>& layout, bool classes, std::optional<float> missing,
+                           nb::handle comm) {
+  const ArrayFileOptions o{.x = x,
+                           .y = y.value_or(""),
+                           .sample_dimension = sample_dimension,
+                           .one_per_file = one_per_file,
+                           .layout = choose<ArrayLayout>("layout", layout.value_or("none"),
+                                                         {{"channels_last", ArrayLayout::channels_last},
+                                                          {"channels_first", ArrayLayout::channels_first},
+                                                          {"none", ArrayLayout::none}}),
+                           .classes = classes,
+                           .missing = missing};
+  const auto ranks = ranks_of(comm);
+  const nb::gil_scoped_release release;
+  new (self) ArrayFileDataset(path, o, communicator_of(ranks));
+}
+
+void bind_array_files(nb::module_& m) {
+  nb::class_<ArrayFileDataset, Dataset>(
+      m, "ArrayFileDataset",
+      "Samples in arrays of HDF5, NetCDF or NumPy files (.npy, .npz). path: a file, a folder or a pattern. x, y: "
+      "names\n"
+      "of arrays in each file, e.g. 'climate/data'; or, if the names end in .npy, files in the folder `path`, or\n"
+      "patterns of them: x='images.npy', y='classes.npy'. y=None: there are no targets. sample_dimension: the\n"
+      "dimension of NetCDF that counts samples; default: the first one. one_per_file: each file is one sample.\n"
+      "layout: 'channels_last' (H, W, C), 'channels_first' (C, H, W), or None for samples without channels (H, W), "
+      "which\n"
+      "get one. classes: y are class numbers (int32). missing: replaces NaN, infinity and missing values of x.\n"
+      "comm: ranks that open the files together; then making it is collective.")
+      .def("__init__", &construct_array_files, nb::arg("path"), nb::kw_only(), nb::arg("x") = "x",
+           nb::arg("y").none() = "y", nb::arg("sample_dimension") = "", nb::arg("one_per_file") = false,
+           nb::arg("layout").none() = "channels_last", nb::arg("classes") = false, nb::arg("missing") = nb::none(),
+           nb::arg("comm") = nb::none());
+}
+
 void bind_universes(nb::module_& m) {
   nb::class_<SampleTransform>(m, "SampleTransform", "A random change of training samples (data augmentation).")
       .def("__repr__", [](const SampleTransform& t) { return fmt::format("<keelson.data: {}>", t.describe()); });
@@ -228,7 +266,8 @@ void bind_texts(nb::module_& m) {
 void bind_snapshots(nb::module_& m) {
   nb::class_<climate::SnapshotDataset, Dataset>(
       m, "SnapshotDataset",
-      "Climate snapshots in HDF5, as keelson-climate reads them. path: a file, a folder or a pattern. channels: by "
+      "Climate snapshots in HDF5, NetCDF or .npy files, as keelson-climate reads them. path: a file, a folder or a\n"
+      "pattern. channels: by "
       "their\n"
       "numbers; empty: all 16. labels: which map of the files. Channels are normalised by the ranges in the file "
       "`stats`,\n"
@@ -268,6 +307,7 @@ void fit_to_reader(TrainerOptions& o, const Dataset& training, const Dataset* va
 void bind_readers(nb::module_& m) {
   bind_universes(m);
   bind_tables(m);
+  bind_array_files(m);
   bind_texts(m);
   bind_snapshots(m);
   bind_generators(m);

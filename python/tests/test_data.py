@@ -216,3 +216,55 @@ def test_tables_that_do_not_fit(tmp_path, options, says):
         kd.TableDataset(str(tmp_path / "t.csv"), **options)
     data = kd.TableDataset(str(tmp_path / "t.csv"), targets=["b"], features=[0])
     numpy.testing.assert_array_equal(data[1]["y"], [5])
+
+
+def test_array_files_of_ones_own(tmp_path):
+    rng = numpy.random.default_rng(5)
+    images = rng.integers(0, 255, (60, 8, 8), dtype=numpy.uint8)
+    classes = (images[:, :, :4].mean((1, 2)) > images[:, :, 4:].mean((1, 2))).astype(numpy.int64)
+    numpy.save(tmp_path / "images.npy", images)    # (60, 8, 8), uint8
+    numpy.save(tmp_path / "classes.npy", classes)  # (60,), int64
+    data = keelson.data.ArrayFileDataset(str(tmp_path), x="images.npy", y="classes.npy", layout=None, classes=True)
+    graph = keelson.Graph("brightness")
+    x, y = graph.input("x", (1, 8, 8)), graph.input("y", (), "int32")
+    logits = layers.dense(layers.flatten(x), 2)
+    layers.cross_entropy(logits, y)
+    parameters = keelson.Parameters(graph, keelson.Context(), seed=1)
+    losses = [step.loss for step in keelson.Trainer(parameters, data, batch=20, epochs=30, optimizer=keelson.optim.Adam(),
+                                                    learning_rate=1e-3)]
+    assert len(losses) == 90 and losses[-1] < losses[0] / 2
+
+    numpy.savez(tmp_path / "stored.npz", x=images, y=classes)
+    numpy.savez_compressed(tmp_path / "deflated.npz", x=images, y=classes)
+    with h5py.File(tmp_path / "a.h5", "w") as f:
+        f.create_dataset("set/x", data=images, chunks=(7, 8, 8), compression="gzip")
+        f["set/y"] = classes
+
+    assert len(data) == 60 and str(tmp_path) in repr(data)
+    for data in (data, kd.ArrayFileDataset(str(tmp_path / "stored.npz"), layout=None, classes=True),
+                 kd.ArrayFileDataset(str(tmp_path / "deflated.npz"), layout=None, classes=True),
+                 kd.ArrayFileDataset(str(tmp_path / "a.h5"), x="set/x", y="set/y", layout=None, classes=True)):
+        for i in (0, 31, 59):
+            numpy.testing.assert_array_equal(data[i]["x"], images[i][None].astype("float32"))
+            assert int(data[i]["y"]) == classes[i] and data[i]["y"].dtype == numpy.int32
+
+
+def test_a_named_dimension_of_netcdf4(tmp_path):
+    field = numpy.arange(24, dtype=">i2").reshape(2, 3, 4)
+    with h5py.File(tmp_path / "a.nc", "w") as f:
+        for name, length in (("lat", 2), ("lon", 3), ("time", 4)):
+            f[name] = numpy.arange(length, dtype="float64")
+            f[name].make_scale(name)
+        f.create_dataset("t", data=field, chunks=(1, 3, 2), compression="gzip")
+        f["t"].attrs["scale_factor"], f["t"].attrs["add_offset"] = 0.5, 100.0
+        f["t"].attrs["_FillValue"] = numpy.array([5], "int16")
+        for axis, name in enumerate(("lat", "lon", "time")):
+            f["t"].dims[axis].attach_scale(f[name])
+    data = kd.ArrayFileDataset(str(tmp_path / "a.nc"), x="t", y="time", sample_dimension="time", missing=-1)
+    assert len(data) == 4
+    expected = numpy.where(field == 5, -1, field * 0.5 + 100).astype("float32")
+    for i in range(4):
+        numpy.testing.assert_array_equal(data[i]["x"], expected[:, :, i])
+        assert data[i]["y"] == i
+    with pytest.raises(keelson.InputError, match="'t' has no dimension 'step'. Its dimensions are lat, lon, time"):
+        kd.ArrayFileDataset(str(tmp_path / "a.nc"), x="t", y="time", sample_dimension="step")

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "engine/base/communicator.hpp"
+#include "engine/data/dataset.hpp"
+
+namespace keelson {
+
+/// Where the channels of a sample are in its array.
+enum class ArrayLayout : std::uint8_t {
+  channels_last,   ///< (H, W, C), (D, H, W, C)
+  channels_first,  ///< (C, H, W), (C, D, H, W)
+  none             ///< (H, W), (D, H, W): the field gets one channel
+};
+
+/// Which arrays a network reads and predicts, and how they hold the samples.
+struct ArrayFileOptions {
+  /// The array of what the network reads: its name in each file. If the name ends in ".npy", it is a file or a pattern
+  /// of files in the folder of the data set.
+  std::string x = "x";
+  /// The array of what the network predicts, named likewise; empty: there is none.
+  std::string y = "y";
+  /// The dimension that counts the samples, by its name in NetCDF; empty: the first one.
+  std::string sample_dimension;
+  /// Each file is one sample; no dimension counts samples.
+  bool one_per_file = false;
+  /// Of samples with three or more dimensions (none: two or more), except classes.
+  ArrayLayout layout = ArrayLayout::channels_last;
+  /// y are numbers of classes, s32, and have no channels.
+  bool classes = false;
+  /// Replaces NaN, infinity and missing values of x; no value: these are refused.
+  std::optional<float> missing;
+};
+
+/// Samples in arrays of files of any form that ArrayFile reads: HDF5, NetCDF, NumPy. Fields: "x" f32, and "y" f32, or
+/// with classes s32.
+///
+/// Each rank opens a share of the files to check that they fit. The 16 files that were read last stay open. Arrays that
+/// are not compressed are read without locks, and of a sample only the rows that are asked for.
+class ArrayFileDataset final : public Dataset {
+ public:
+  /// `path`: a file, a folder, or a pattern, as in find_files(); a folder, if x is a .npy file. Throws InputError on
+  /// all ranks, naming the file, for arrays that are missing or whose samples differ in shape. `communicator` null: one
+  /// rank. Collective.
+  ArrayFileDataset(const std::string& path, const ArrayFileOptions& options, Communicator* communicator = nullptr);
+  ~ArrayFileDataset() override;
+
+  std::int64_t size() const override;
+  const std::vector<Field>& fields() const override;
+  /// Throws InputError, naming file and place, for numbers that are not finite and classes that are no whole numbers.
+  void read(std::int64_t index, void* const* dst) const override;
+  /// Without a transform, reads these rows alone.
+  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                 void* const* dst) const override;
+  std::string describe() const override;
+  std::uint64_t digest() const override;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace keelson
