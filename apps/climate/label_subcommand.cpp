@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "apps/climate/data/snapshot_dataset.hpp"
 #include "apps/climate/heuristics/agreement.hpp"
@@ -48,8 +49,14 @@ class Labeller {
 
   void prepare_folder() const {
     if (options_.out.empty()) return;
+    std::set<fs::path> targets;
     for (std::int64_t i = 0; i < data_.size(); ++i) {
       const fs::path path = target(i);
+      if (!targets.insert(path).second)
+        refuse(
+            "--out {}: {} would be the file of two snapshots, of which one is in {}. Expected files whose names differ "
+            "without their endings; label them one by one",
+            options_.out, path.string(), data_.file_of(i));
       std::error_code error;
       if (fs::equivalent(path, data_.file_of(i), error))
         refuse("--out {}: {} would replace the snapshot itself; choose another folder", options_.out, path.string());
@@ -182,7 +189,7 @@ void define_label(app::CommandLine& line) {
                       "Label snapshots by heuristics, as the public data were labelled: rivers by moisture and shape, "
                       "cyclones by a warm core; and compare with the labels of the snapshots",
                       [o](app::Launch& launch) { return label(*o, launch); });
-  v.option_without_default("--data", o->data, "Snapshots: HDF5 file, folder or pattern", "PATH")
+  v.option_without_default("--data", o->data, "Snapshots: HDF5, NetCDF or .npy file, folder or pattern", "PATH")
       .differs_between_ranks();
   v.option_without_default("--out", o->out,
                            "Folder for a file of the same name for each snapshot, with climate/labels_0 and "

@@ -112,8 +112,9 @@ void define_plot(app::CommandLine& line) {
                       "Draw maps of snapshots with outlines of truth, heuristics and a network's prediction, and show "
                       "how well they agree, on one HTML page",
                       [o](app::Launch& launch) { return plot(*o, launch); });
-  v.option_without_default("--data", o->data,
-                           "Snapshots: HDF5 file, folder or pattern; default: the run's validation data", "PATH")
+  v.option_without_default(
+       "--data", o->data, "Snapshots: HDF5, NetCDF or .npy file, folder or pattern; default: the run's validation data",
+       "PATH")
       .differs_between_ranks();
   declare_checkpoint(*o, v);
   v.option("--out", o->out, "The page", "FILE").output();

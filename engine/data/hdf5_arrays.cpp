@@ -27,7 +27,8 @@ class Hdf5Arrays final : public ArrayFile {
                     .type = found.type,
                     .type_name = found.type_name,
                     .file = found.file,
-                    .begin = found.raw_offset};
+                    .begin = found.raw_offset,
+                    .hdf5 = found};
     if (is_netcdf_ && array.is_numeric()) array.packing = packing(array);
     return array;
   }

@@ -11,6 +11,7 @@
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/data/file_list.hpp"
+#include "engine/data/file_samples.hpp"
 #include "engine/data/find_files.hpp"
 
 namespace keelson::climate {
@@ -28,7 +29,7 @@ void require_multiple(const SnapshotLayout& l, std::int64_t multiple, const std:
 }  // namespace
 
 std::vector<std::string> find_snapshots(const std::string& path) {
-  auto files = find_hdf5_files(path);
+  auto files = find_files(path, snapshot_forms());
   std::erase_if(files, [](const std::string& f) { return std::filesystem::path(f).filename() == "stats.h5"; });
   if (files.empty()) refuse("{}: holds statistics, but no snapshots; name the folder of the snapshots", path);
   return files;
@@ -38,21 +39,22 @@ struct SnapshotDataset::Impl {
   std::string path;
   SnapshotOptions options;
   std::shared_ptr<const FileList> files;
+  std::shared_ptr<const FileSamples> samples;
   SnapshotLayout layout;
-  hdf5::DatasetInfo first;  ///< array of the channels in the first file
+  std::optional<hdf5::DatasetInfo> first;  ///< array of all channels in the first file, if that is HDF5
   std::vector<int> channels;
   SnapshotFile::Values values;
   ChannelRanges ranges;
   std::vector<Field> fields;
 
-  SnapshotFile open(std::int64_t index) const;
+  SnapshotFile open(std::int64_t file) const;
   void open_all(Communicator* world);
   void choose_channels();
 };
 
-SnapshotFile SnapshotDataset::Impl::open(std::int64_t index) const {
-  if (index < 0 || index >= files->size()) fail("internal error: sample {} of {}", index, files->size());
-  SnapshotFile file(files->path(index), files->folder());
+/// Opens a file and checks that it fits the first one.
+SnapshotFile SnapshotDataset::Impl::open(std::int64_t which) const {
+  SnapshotFile file(files->path(which), files->folder());
   if (!(file.layout() == layout)) {
     const auto text = [](const SnapshotLayout& l) {
       return fmt::format("{} with the channels {}", to_string(l), names_of(l.channels));
@@ -60,11 +62,14 @@ SnapshotFile SnapshotDataset::Impl::open(std::int64_t index) const {
     refuse("{}: holds {}\n  expected: {}, as {} has it\nmove the file, or name a folder or pattern of equal files",
            file.path(), text(file.layout()), text(layout), files->path(0));
   }
+  if (samples && file.size() != samples->size_of(which))
+    refuse("{}: holds {} now. Expected {}, as when the data were opened; leave the files alone while they are in use",
+           file.path(), counted(file.size(), "snapshot"), samples->size_of(which));
   if (options.needs_labels && !file.has_labels(options.labels)) {
     refuse(
-        "{}: has no labels {}. Expected 'climate/labels_{}' or 'climate/labels' with so many maps; choose other "
-        "labels, or move the file",
-        file.path(), options.labels, options.labels);
+        "{}: has no labels {}. {}; choose other labels, move the file, or label the snapshots with keelson-climate "
+        "label --with-data",
+        file.path(), options.labels, file.labels_expected(options.labels));
   }
   return file;
 }
@@ -76,9 +81,9 @@ void SnapshotDataset::Impl::open_all(Communicator* world) {
     first = file.data();
     require_multiple(layout, options.multiple, files->path(0));
     choose_channels();
-    const std::int64_t rank = world ? world->rank() : 0, step = world ? world->size() : 1;
-    for (std::int64_t i = rank; i < files->size(); i += step) open(i);
   });
+  samples = std::make_shared<const FileSamples>(files->size(), world, [&](std::int64_t i) { return open(i).size(); });
+  if (samples->size() == 0) refuse("{}: holds no snapshots: the arrays have no time. Expected at least one", path);
 }
 
 void SnapshotDataset::Impl::choose_channels() {
@@ -139,19 +144,21 @@ SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRan
 
 SnapshotDataset::~SnapshotDataset() = default;
 
-std::int64_t SnapshotDataset::size() const { return impl_->files->size(); }
+std::int64_t SnapshotDataset::size() const { return impl_->samples->size(); }
 const std::vector<Field>& SnapshotDataset::fields() const { return impl_->fields; }
 
 void SnapshotDataset::read(std::int64_t index, void* const* dst) const {
-  const auto file = impl_->open(index);
-  file.read_data(impl_->values, file.layout().all_rows(), static_cast<float*>(dst[0]));
-  file.read_labels(impl_->options.labels, file.layout().all_rows(), static_cast<std::int32_t*>(dst[1]));
+  const auto [which, snapshot] = impl_->samples->locate(index);
+  const auto file = impl_->open(which);
+  file.read_data(impl_->values, snapshot, file.layout().all_rows(), static_cast<float*>(dst[0]));
+  file.read_labels(impl_->options.labels, snapshot, file.layout().all_rows(), static_cast<std::int32_t*>(dst[1]));
 }
 
 void SnapshotDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
                                 void* const* dst) const {
   if (transform) return Dataset::read_rows(id, transform, rows, dst);
-  const auto file = impl_->open(id.index);
+  const auto place = impl_->samples->locate(id.index);
+  const auto file = impl_->open(place.file);
   const Rows all = file.layout().all_rows();
   // Rows beyond the edges become zeros.
   const auto read = [&](std::size_t field, auto* to, const auto& read_inside) {
@@ -161,23 +168,38 @@ void SnapshotDataset::read_rows(const SampleId& id, const SampleTransform* trans
     if (!inside.empty()) read_inside(inside, to + (inside.begin - wanted.begin) * row);
   };
   read(0, static_cast<float*>(dst[0]),
-       [&](const Rows& inside, float* to) { file.read_data(impl_->values, inside, to); });
-  read(1, static_cast<std::int32_t*>(dst[1]),
-       [&](const Rows& inside, std::int32_t* to) { file.read_labels(impl_->options.labels, inside, to); });
+       [&](const Rows& inside, float* to) { file.read_data(impl_->values, place.sample, inside, to); });
+  read(1, static_cast<std::int32_t*>(dst[1]), [&](const Rows& inside, std::int32_t* to) {
+    file.read_labels(impl_->options.labels, place.sample, inside, to);
+  });
 }
 
 void SnapshotDataset::read_data(std::int64_t index, float* dst) const {
-  const auto file = impl_->open(index);
-  file.read_data(impl_->values, file.layout().all_rows(), dst);
+  const auto [which, snapshot] = impl_->samples->locate(index);
+  const auto file = impl_->open(which);
+  file.read_data(impl_->values, snapshot, file.layout().all_rows(), dst);
+}
+
+void SnapshotDataset::read_all_channels(std::int64_t index, float* dst) const {
+  const auto [which, snapshot] = impl_->samples->locate(index);
+  const auto file = impl_->open(which);
+  SnapshotFile::Values values{{}, std::vector<float>(kChannels, 0), std::vector<float>(kChannels, 1)};
+  for (int c = 0; c < kChannels; ++c) {
+    const auto at = std::ranges::find(file.layout().channels, c);
+    KEELSON_EXPECT(at != file.layout().channels.end());
+    values.positions.push_back(at - file.layout().channels.begin());
+  }
+  file.read_data(values, snapshot, file.layout().all_rows(), dst);
 }
 
 void SnapshotDataset::read_labels(std::int64_t index, std::int32_t* dst) const {
-  const auto file = impl_->open(index);
-  file.read_labels(impl_->options.labels, file.layout().all_rows(), dst);
+  const auto [which, snapshot] = impl_->samples->locate(index);
+  const auto file = impl_->open(which);
+  file.read_labels(impl_->options.labels, snapshot, file.layout().all_rows(), dst);
 }
 
 bool SnapshotDataset::has_labels(std::int64_t index) const {
-  return impl_->open(index).has_labels(impl_->options.labels);
+  return impl_->open(impl_->samples->locate(index).file).has_labels(impl_->options.labels);
 }
 
 std::string SnapshotDataset::describe() const {
@@ -187,13 +209,18 @@ std::string SnapshotDataset::describe() const {
 }
 
 std::optional<ReadCost> SnapshotDataset::read_cost() const {
-  return cost_of_samples(impl_->path, impl_->first, impl_->first.shape);
+  if (!impl_->first) return std::nullopt;
+  return cost_of_samples(impl_->path, *impl_->first, impl_->first->shape);
 }
 
 std::uint64_t SnapshotDataset::digest() const {
   const auto& d = *impl_;
   Digest digest;
-  digest.add(d.files->digest()).add(d.layout.rows).add(d.layout.columns).add(d.layout.channels_last);
+  digest.add(d.files->digest())
+      .add(d.samples->digest())
+      .add(d.layout.rows)
+      .add(d.layout.columns)
+      .add(d.layout.channels_last);
   digest.add(d.layout.channels).add(d.channels).add(d.options.labels).add(d.ranges.least).add(d.ranges.most);
   return digest.value();
 }
@@ -201,7 +228,17 @@ std::uint64_t SnapshotDataset::digest() const {
 const SnapshotLayout& SnapshotDataset::layout() const { return impl_->layout; }
 const std::vector<int>& SnapshotDataset::channels() const { return impl_->channels; }
 const ChannelRanges& SnapshotDataset::ranges() const { return impl_->ranges; }
-std::string SnapshotDataset::file_of(std::int64_t index) const { return impl_->files->path(index); }
-std::string SnapshotDataset::name_of(std::int64_t index) const { return impl_->files->name(index); }
+std::string SnapshotDataset::file_of(std::int64_t index) const {
+  return impl_->files->path(impl_->samples->locate(index).file);
+}
+
+std::string SnapshotDataset::name_of(std::int64_t index) const {
+  const auto [file, snapshot] = impl_->samples->locate(index);
+  const std::string name = impl_->files->name(file);
+  const bool has_several = impl_->samples->size_of(file) > 1;
+  if (!has_several && !netcdf_form().has_name(name) && !numpy_form().has_name(name)) return name;
+  const auto stem = std::filesystem::path(name).replace_extension().string();
+  return has_several ? fmt::format("{}-{:04}.h5", stem, snapshot) : stem + ".h5";
+}
 
 }  // namespace keelson::climate

@@ -19,15 +19,14 @@ struct SnapshotOptions {
   std::int64_t multiple = 1;  ///< the network needs rows and columns that are multiples of this
 };
 
-/// The files of snapshots that a path names, as find_hdf5_files(), without files named stats.h5.
+/// The files of snapshots that a path names, as find_files(), without files named stats.h5.
 std::vector<std::string> find_snapshots(const std::string& path);
 
-/// Climate snapshots in HDF5, one for each file, in the layouts of the public CAM5 data (SnapshotFile). Fields: "x"
-/// (channels, H, W) f32, written (H, W, channels), and "y" (H, W) s32, the class of each point.
+/// Climate snapshots, one or several in each file, in the forms that SnapshotFile reads. Fields: "x" (channels, H, W)
+/// f32, written (H, W, channels), and "y" (H, W) s32, the class of each point.
 ///
-/// Rank 0 lists the files, and each rank opens a share of them to check that they fit. A file is opened again when its
-/// sample is read. Contiguous float32 in the machine's byte order, and most chunks (hdf5.hpp), are read without HDF5's
-/// lock.
+/// Rank 0 lists the files, and each rank opens a share of them to check that they fit. A file is opened again when one
+/// of its samples is read. Most data are read without HDF5's lock (ArrayFile).
 class SnapshotDataset final : public Dataset {
  public:
   /// `path`: a file, a folder, or a pattern; a file named stats.h5 is left out. The samples are not normalised. Throws
@@ -48,6 +47,8 @@ class SnapshotDataset final : public Dataset {
                  void* const* dst) const override;
   /// Reads only the field "x".
   void read_data(std::int64_t index, float* dst) const;
+  /// Reads all 16 channels, in the order of their numbers and not normalised. The files must have them.
+  void read_all_channels(std::int64_t index, float* dst) const;
   /// Reads only the field "y".
   void read_labels(std::int64_t index, std::int32_t* dst) const;
   /// Whether the file of a sample has the labels of the options. True for all samples if the options need labels.
@@ -64,7 +65,8 @@ class SnapshotDataset final : public Dataset {
   const ChannelRanges& ranges() const;
   /// The file of a sample, as a path.
   std::string file_of(std::int64_t index) const;
-  /// The file of a sample below the folder, the same on all ranks: "b/data-0000001.h5".
+  /// The name of a sample below the folder, the same on all ranks: that of its file, "b/data-0000001.h5"; or of an HDF5
+  /// file for the sample alone, if the file is not HDF5 ("b/a.h5" of b/a.npy) or has several ("b/a-0003.h5" of b/a.nc).
   std::string name_of(std::int64_t index) const;
 
  private:

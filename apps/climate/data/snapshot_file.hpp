@@ -1,13 +1,15 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "apps/climate/weather/channels.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/array_file.hpp"
+#include "engine/data/find_files.hpp"
 #include "engine/tensor/rows.hpp"
 
 namespace keelson::climate {
@@ -31,23 +33,32 @@ std::string to_string(const SnapshotLayout& layout);
 /// The names of channels, separated by commas.
 std::string names_of(std::span<const int> channels);
 
-/// An HDF5 file with one snapshot, in the layouts of the public CAM5 data (docs/file-formats.md): `climate/data` as
-/// (H, W, C) or (C, H, W); if it does not have all 16 channels, `climate/channels` lists those that it has. Labels are
-/// numbers of any type in `climate/labels_0` and `climate/labels_1` (H, W), or in `climate/labels` (maps, H, W) or (H,
-/// W).
+/// A file with one or several snapshots, in one of these forms (docs/file-formats.md):
+/// - `climate/data` as (H, W, C) or (C, H, W), the layouts of the public CAM5 data in HDF5; if the array does not have
+///   all 16 channels, `climate/channels` lists those that it has;
+/// - an array for each channel, (time, H, W) or (H, W), with the channel's name: history files of CAM5 in NetCDF;
+/// - a .npy file (H, W, 17), whose last channel is the labels, or (H, W, 16).
+///
+/// Labels are numbers of any type: in `climate/labels_0` and `climate/labels_1` (H, W), or in `climate/labels` (maps,
+/// H, W) or (H, W); beside arrays of channels, in `labels_0`, `labels_1`, `labels` or `LABELS`, of the channels' shape.
 class SnapshotFile {
  public:
   /// Throws InputError for a file that holds no snapshot. `folder`: as in hdf5::File::open().
   explicit SnapshotFile(const std::string& path, const std::string& folder = "");
 
   /// The path as given.
-  const std::string& path() const { return file_.path(); }
-  /// How the channels are stored.
+  const std::string& path() const { return file_->path(); }
+  /// Number of snapshots.
+  std::int64_t size() const { return time_.value_or(1); }
+  /// How the channels of a snapshot are stored.
   const SnapshotLayout& layout() const { return layout_; }
-  /// The array of the channels in the file.
-  const hdf5::DatasetInfo& data() const { return data_; }
+  /// The array of all channels, in HDF5; no value: the file has none.
+  std::optional<hdf5::DatasetInfo> data() const { return one_for_each_ ? std::nullopt : data_[0].hdf5; }
   /// Whether the file holds this map of labels (0 or 1).
   bool has_labels(int map) const { return find_labels(map).has_value(); }
+
+  /// Where such labels would be, for messages.
+  std::string labels_expected(int map) const;
 
   /// The values to make of each point: value k is (stored - shift[k]) * scale[k], of the channel at positions[k].
   struct Values {
@@ -55,28 +66,40 @@ class SnapshotFile {
     std::vector<float> shift;             ///< one for each value
     std::vector<float> scale;             ///< one for each value
   };
-  /// Reads these rows of the snapshot, and writes (rows, columns, positions). Throws InputError, naming the place, for
+  /// Reads these rows of a snapshot, and writes (rows, columns, positions). Throws InputError, naming the place, for
   /// numbers that are not finite.
-  void read_data(const Values& values, const Rows& rows, float* dst) const;
-  /// Reads these rows of this map, and writes the classes (rows, columns). Throws InputError, naming the place, for
-  /// other numbers than 0, 1 and 2, and for a map that the file lacks.
-  void read_labels(int map, const Rows& rows, std::int32_t* dst) const;
+  void read_data(const Values& values, std::int64_t snapshot, const Rows& rows, float* dst) const;
+  /// Reads these rows of a map of a snapshot, and writes the classes (rows, columns). Throws InputError, naming the
+  /// place, for other numbers than 0, 1 and 2, and for a map that the file lacks.
+  void read_labels(int map, std::int64_t snapshot, const Rows& rows, std::int32_t* dst) const;
 
  private:
   struct Labels {
-    hdf5::DatasetInfo info;
-    std::int64_t map = -1;  ///< index on the first axis; -1: there is no such axis
+    ArrayInfo array;
+    std::optional<std::int64_t> map;  ///< index on the first axis, if that counts maps
+    bool is_channel = false;          ///< the last channel of the data
   };
   struct Block;
+  void open_public();
+  void open_numpy();
+  void open_variables();
   std::optional<Labels> find_labels(int map) const;
+  bool fits(Labels& found, int map, bool is_own) const;
+  hdf5::Dims place(std::int64_t position, std::int64_t snapshot, std::int64_t row, std::int64_t column) const;
+  Block read_block(const Values& values, std::int64_t snapshot, const Rows& rows, float* in_place) const;
   void decode(const Block& block, const Values& values, float* dst) const;
-  template <class Read>
-  void read_blocks(const Values& values, const Rows& wanted_rows, const Read& read, float* dst) const;
-  [[noreturn]] void refuse_value(double value, std::int64_t row, std::int64_t column, std::int64_t position) const;
+  [[noreturn]] void refuse_value(double value, const Block& block, std::int64_t row, std::int64_t column,
+                                 std::int64_t position) const;
 
-  hdf5::File file_;
+  std::shared_ptr<const ArrayFile> file_;
   SnapshotLayout layout_;
-  hdf5::DatasetInfo data_;
+  bool one_for_each_ = false;         ///< each channel has an array of its own
+  std::vector<ArrayInfo> data_;       ///< one array with all channels, or one for each
+  std::int64_t stored_ = 0;           ///< channels of an array with all, among them perhaps the labels
+  std::optional<std::int64_t> time_;  ///< extent of the arrays' first axis, if that counts snapshots
 };
+
+/// The forms of files that hold snapshots.
+std::vector<FileForm> snapshot_forms();
 
 }  // namespace keelson::climate

@@ -24,11 +24,7 @@ std::string map_section(const SnapshotDataset& data, std::int64_t count,
   std::vector<float> x(static_cast<std::size_t>(grid.points()) * kChannels);
   std::string out = fmt::format("<style>{}</style>", map_style), key;
   for (std::int64_t i = 0; i < std::min(count, data.size()); ++i) {
-    SnapshotFile::Values values{{}, std::vector<float>(kChannels, 0), std::vector<float>(kChannels, 1)};
-    const SnapshotFile file(data.file_of(i));
-    for (int c = 0; c < kChannels; ++c)
-      values.positions.push_back(std::ranges::find(data.layout().channels, c) - data.layout().channels.begin());
-    file.read_data(values, file.layout().all_rows(), x.data());
+    data.read_all_channels(i, x.data());
     const SnapshotFields fields{grid, x};
     std::vector<Outline> outlines{{"heuristics", "heuristics", heuristic_labels(fields, {})}};
     if (data.has_labels(i)) {
