@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -14,35 +15,26 @@
 namespace keelson::detail {
 namespace {
 
-template <std::size_t bytes>
-auto load_bits(const std::byte* p, bool swapped) {
-  if constexpr (bytes == 1) {
-    std::uint8_t bits;
-    std::memcpy(&bits, p, 1);
-    return bits;
-  } else if constexpr (bytes == 2) {
-    std::uint16_t bits;
-    std::memcpy(&bits, p, 2);
-    return swapped ? __builtin_bswap16(bits) : bits;
-  } else if constexpr (bytes == 4) {
-    std::uint32_t bits;
-    std::memcpy(&bits, p, 4);
-    return swapped ? __builtin_bswap32(bits) : bits;
-  } else {
-    std::uint64_t bits;
-    std::memcpy(&bits, p, 8);
-    return swapped ? std::uint64_t{__builtin_bswap64(bits)} : bits;
-  }
+/// A stored element; of f16, its value as float.
+template <class S>
+auto load_element(const std::byte* p) {
+  S stored;
+  std::memcpy(&stored, p, sizeof stored);
+  if constexpr (std::is_same_v<S, f16>)
+    return to_float(stored);
+  else
+    return stored;
 }
 
-/// The stored element; of f16, its value as float.
-template <class S>
-auto load_element(const std::byte* p, bool swapped) {
-  const auto bits = load_bits<sizeof(S)>(p, swapped);
-  if constexpr (std::is_same_v<S, f16>)
-    return to_float(f16{bits});
-  else
-    return std::bit_cast<S>(bits);
+template <class Bits, class Swap>
+void swap_each(std::byte* elements, std::int64_t n, const Swap& swap) {
+  constexpr std::int64_t size = sizeof(Bits);
+  for (std::int64_t i = 0; i < n; ++i) {
+    Bits bits;
+    std::memcpy(&bits, elements + i * size, sizeof bits);
+    bits = swap(bits);
+    std::memcpy(elements + i * size, &bits, sizeof bits);
+  }
 }
 
 /// Calls f with a value of the type in memory.
@@ -126,19 +118,34 @@ std::int64_t convert_values(std::int64_t n, T* dst, const ValueAt& value_at) {
 }
 
 template <class S, class T>
-std::int64_t convert_from(const std::byte* src, bool swapped, const ArrayPacking& packing, std::int64_t n, T* dst) {
+std::int64_t convert_from(const std::byte* src, const ArrayPacking& packing, std::int64_t n, T* dst) {
   constexpr std::int64_t size = sizeof(S);
-  const auto element = [&](std::int64_t i) { return load_element<S>(src + i * size, swapped); };
-  using Element = decltype(load_element<S>(src, false));
-  if (packing.missing.empty() && packing.scale == 1 && packing.offset == 0)
-    return swapped ? convert_values(n, dst, [&](std::int64_t i) { return load_element<S>(src + i * size, true); })
-                   : convert_values(n, dst, [&](std::int64_t i) { return load_element<S>(src + i * size, false); });
+  const auto element = [src](std::int64_t i) { return load_element<S>(src + i * size); };
+  using Element = decltype(element(0));
+  const bool scaled = packing.scale != 1 || packing.offset != 0;
+  if (packing.missing.empty() && !scaled) return convert_values(n, dst, element);
   const auto missing = missing_elements<Element>(packing);
-  return convert_values(n, dst, [&](std::int64_t i) {
-    const auto stored = element(i);
-    for (const auto m : missing)
-      if (static_cast<ComparedAs<Element>>(stored) == m) return std::numeric_limits<double>::quiet_NaN();
-    return static_cast<double>(stored) * packing.scale + packing.offset;
+  const double scale = packing.scale, offset = packing.offset;
+  if (missing.size() != 1 && missing.size() != 2) {
+    return convert_values(n, dst, [&](std::int64_t i) {
+      const auto stored = static_cast<ComparedAs<Element>>(element(i));
+      const bool is_missing = std::ranges::find(missing, stored) != missing.end();
+      return is_missing ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(element(i)) * scale + offset;
+    });
+  }
+  const auto is_missing = [a = missing.front(), b = missing.back()](Element e) {
+    const auto stored = static_cast<ComparedAs<Element>>(e);
+    return stored == a || stored == b;
+  };
+  if constexpr (std::is_floating_point_v<T>)
+    if (!scaled)
+      return convert_values(n, dst, [=](std::int64_t i) {
+        const Element e = element(i);
+        return is_missing(e) ? std::numeric_limits<T>::quiet_NaN() : static_cast<T>(e);
+      });
+  return convert_values(n, dst, [=](std::int64_t i) {
+    const Element e = element(i);
+    return is_missing(e) ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(e) * scale + offset;
   });
 }
 
@@ -149,21 +156,30 @@ std::int64_t bytes_of(hdf5::Type type) {
   return with_stored_type(type, false, [](auto sample) { return std::int64_t{sizeof sample}; });
 }
 
+void swap_bytes(void* elements, std::int64_t size, std::int64_t n) {
+  auto* const bytes = static_cast<std::byte*>(elements);
+  if (size == 2)
+    swap_each<std::uint16_t>(bytes, n, [](auto b) { return __builtin_bswap16(b); });
+  else if (size == 4)
+    swap_each<std::uint32_t>(bytes, n, [](auto b) { return __builtin_bswap32(b); });
+  else if (size == 8)
+    swap_each<std::uint64_t>(bytes, n, [](auto b) { return __builtin_bswap64(b); });
+}
+
 template <class T>
-std::int64_t convert_stored(const void* src, hdf5::Type type, bool swapped, const ArrayPacking& packing, std::int64_t n,
-                            T* dst) {
+std::int64_t convert_stored(const void* src, hdf5::Type type, const ArrayPacking& packing, std::int64_t n, T* dst) {
   return with_stored_type(type, packing.is_unsigned, [&](auto sample) {
-    return convert_from<decltype(sample)>(static_cast<const std::byte*>(src), swapped, packing, n, dst);
+    return convert_from<decltype(sample)>(static_cast<const std::byte*>(src), packing, n, dst);
   });
 }
 
-template std::int64_t convert_stored(const void*, hdf5::Type, bool, const ArrayPacking&, std::int64_t, float*);
-template std::int64_t convert_stored(const void*, hdf5::Type, bool, const ArrayPacking&, std::int64_t, double*);
-template std::int64_t convert_stored(const void*, hdf5::Type, bool, const ArrayPacking&, std::int64_t, std::int32_t*);
+template std::int64_t convert_stored(const void*, hdf5::Type, const ArrayPacking&, std::int64_t, float*);
+template std::int64_t convert_stored(const void*, hdf5::Type, const ArrayPacking&, std::int64_t, double*);
+template std::int64_t convert_stored(const void*, hdf5::Type, const ArrayPacking&, std::int64_t, std::int32_t*);
 
-double value_of(const void* element, hdf5::Type type, bool swapped, const ArrayPacking& packing) {
+double value_of(const void* element, hdf5::Type type, const ArrayPacking& packing) {
   double value = 0;
-  convert_stored(element, type, swapped, packing, 1, &value);
+  convert_stored(element, type, packing, 1, &value);
   return value;
 }
 

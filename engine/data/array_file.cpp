@@ -103,10 +103,10 @@ void ArrayFile::read_by_library(const ArrayInfo& array, const hdf5::Dims& /*offs
 template <class T>
 void ArrayFile::convert(const ArrayInfo& array, const hdf5::Dims& offset, const hdf5::Dims& count, const void* src,
                         hdf5::Type type, std::int64_t first, std::int64_t n, T* dst) const {
-  const std::int64_t wrong = detail::convert_stored(src, type, array.swapped, array.packing, n, dst);
+  const std::int64_t wrong = detail::convert_stored(src, type, array.packing, n, dst);
   if (wrong < 0) return;
   const auto* const element = static_cast<const char*>(src) + wrong * detail::bytes_of(type);
-  const double value = detail::value_of(element, type, array.swapped, array.packing);
+  const double value = detail::value_of(element, type, array.packing);
   refuse("{}: '{}' holds {} at {}. Expected whole numbers (int32)", path_, array.name,
          std::isnan(value) ? "no value (NaN or missing)" : fmt::format("{}", value),
          hdf5::to_string(place_in_box(offset, count, first + wrong)));
@@ -123,12 +123,15 @@ void ArrayFile::read_run(const ArrayInfo& array, const RawFile* raw, std::int64_
     else
       std::memcpy(to, array.content->data() + from, static_cast<std::size_t>(bytes));
   };
-  if (detail::is_plain<T>(array)) return read(dst, n * size, at);
+  const bool is_plain = detail::is_plain<T>(array);
+  if (is_plain && !array.swapped) return read(dst, n * size, at);
   alignas(64) thread_local char piece[piece_bytes];
   for (std::int64_t done = 0; done < n;) {
     const std::int64_t some = std::min(n - done, piece_bytes / size);
-    read(piece, some * size, at + done * size);
-    convert(array, offset, count, piece, array.type, first + done, some, dst + done);
+    void* const to = is_plain ? static_cast<void*>(dst + done) : piece;
+    read(to, some * size, at + done * size);
+    if (array.swapped) detail::swap_bytes(to, size, some);
+    if (!is_plain) convert(array, offset, count, to, array.type, first + done, some, dst + done);
     done += some;
   }
 }

@@ -186,7 +186,8 @@ class ClassicHeader {
           all.texts[name] = bytes.substr(0, bytes.find('\0'));
         } else {
           std::vector<double> values(static_cast<std::size_t>(count));
-          convert_stored(bytes.data(), type, true, {}, count, values.data());
+          if (std::endian::native == std::endian::little) swap_bytes(bytes.data(), size, count);
+          convert_stored(bytes.data(), type, {}, count, values.data());
           all.numbers[name] = values;
         }
       }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <span>
 
 #include "engine/base/error.hpp"
 #include "engine/data/detail/array_forms.hpp"
@@ -59,20 +60,20 @@ std::pair<std::int64_t, std::int64_t> find_directory(const RawFile& file) {
 }
 
 /// Numbers that do not fit 4 bytes are in a field of their own.
-void read_zip64(ZipEntry& entry, std::string_view extra) {
+void read_zip64(ZipEntry& entry, std::span<const char> extra) {
   while (extra.size() >= 4) {
     const std::size_t id = little<std::uint16_t>(extra.data()), length = little<std::uint16_t>(extra.data() + 2);
-    extra.remove_prefix(4);
+    extra = extra.subspan(4);
     if (length > extra.size()) return;
     if (id == 1) {
-      std::string_view numbers = extra.substr(0, length);
+      std::span<const char> numbers = extra.first(length);
       for (std::int64_t* n : {&entry.size, &entry.stored, &entry.header})
         if (*n == UINT32_MAX && numbers.size() >= 8) {
           *n = static_cast<std::int64_t>(little<std::uint64_t>(numbers.data()));
-          numbers.remove_prefix(8);
+          numbers = numbers.subspan(8);
         }
     }
-    extra.remove_prefix(length);
+    extra = extra.subspan(length);
   }
 }
 

@@ -28,15 +28,18 @@ struct Options {
   double seconds = 120;
   fs::path folder = "fuzz";
   std::optional<std::int64_t> only;
+  std::string kind;  ///< part of a name
 };
 
-constexpr const char* help = R"(usage: test_fuzz [--files N] [--seed N] [--seconds N] [--folder DIR] [--only FILE]
+constexpr const char* help =
+    R"(usage: test_fuzz [--files N] [--seed N] [--seconds N] [--folder DIR] [--kind TEXT] [--only FILE]
 
 Damages files in N ways (2000) and lets the programs read each: by bytes, by values with the right checksums, by what is
 no regular file in a file's place. They may accept or refuse most files. A bug is a signal, a hang (more than N seconds,
 120), a raw message, a NaN in what they say, or exit code 0 for what must be refused. Its folder DIR/bug-FILE stays.
-Which damage is done is a function of the seed (1) and the number of the file, which --only repeats. A program that hangs
-in H5Aread or H5Dread met a fault of the HDF5 library, not of ours (HDFGroup/hdf5, issue 1707).
+--kind: only kinds of files whose names contain TEXT. Which damage is done is a function of the seed (1), the kinds and
+the number of the file, which --only repeats. A program that hangs in H5Aread or H5Dread met a fault of the HDF5 library,
+not of ours (HDFGroup/hdf5, issue 1707).
 )";
 
 Trial in(const fs::path& folder, Trial trial) {
@@ -105,7 +108,12 @@ int fuzz(const Options& o) {
   fmt::print("{} damaged files, seed {}, in {}\n", o.files, o.seed, o.folder.string());
   std::fflush(stdout);
   fs::remove_all(o.folder / "intact");
-  const auto kinds = make_kinds(fs::absolute(o.folder / "intact"));
+  auto kinds = make_kinds(fs::absolute(o.folder / "intact"));
+  std::erase_if(kinds, [&](const Kind& kind) { return kind.name.find(o.kind) == std::string::npos; });
+  if (kinds.empty()) {
+    fmt::print("no kind of files has '{}' in its name\n", o.kind);
+    return 2;
+  }
   for (const Kind& kind : kinds) try_intact(fs::absolute(o.folder / "intact"), kind);
   std::vector<Counts> counts(kinds.size());
   for (std::int64_t i = 0; i < o.files; ++i) {
@@ -146,6 +154,7 @@ std::optional<Options> parse(const std::vector<std::string>& words) {
     if (name == "--seed") good = read(value, o.seed);
     if (name == "--seconds") good = read(value, o.seconds);
     if (name == "--folder") good = !(o.folder = value).empty();
+    if (name == "--kind") good = !(o.kind = value).empty();
     if (name == "--only" && (good = read(value, only))) o.only = only;
     if (!good) return std::nullopt;
   }

@@ -234,7 +234,7 @@ std::string SnapshotDataset::file_of(std::int64_t index) const {
 
 std::string SnapshotDataset::name_of(std::int64_t index) const {
   const auto [file, snapshot] = impl_->samples->locate(index);
-  const std::string name = impl_->files->name(file);
+  std::string name = impl_->files->name(file);
   const bool has_several = impl_->samples->size_of(file) > 1;
   if (!has_several && !netcdf_form().has_name(name) && !numpy_form().has_name(name)) return name;
   const auto stem = std::filesystem::path(name).replace_extension().string();
