@@ -84,12 +84,13 @@ FileForm numpy_form() {
 std::vector<FileForm> array_forms() { return {hdf5_form(), netcdf_form(), numpy_form()}; }
 
 std::unique_ptr<const ArrayFile> ArrayFile::open(const std::string& path, const std::string& folder) {
+  if (hdf5_form().has_name(path)) return detail::open_hdf5_arrays(path, folder);  // opened once, by HDF5 alone
   RawFile file(path);
   const std::string first = first_bytes_of(file);
   if (first.starts_with("CDF")) return detail::open_netcdf_classic(std::move(file));
   if (first.starts_with("\x93NUMPY")) return detail::open_npy(std::move(file));
   if (first.starts_with("PK")) return detail::open_npz(std::move(file));
-  if (has_hdf5_signature(file) || hdf5_form().has_name(path)) return detail::open_hdf5_arrays(path, folder);
+  if (has_hdf5_signature(file)) return detail::open_hdf5_arrays(path, folder);
   if (first.empty()) refuse("{}: is empty (0 bytes). Expected arrays in {}; copy or make it again", path, forms_read);
   refuse("{}: does not begin as a file of a form that is read. Expected {}.{}", path, forms_read, advice_for(first));
 }

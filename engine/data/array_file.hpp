@@ -49,7 +49,8 @@ struct ArrayInfo {
 };
 
 /// A file of named arrays, of any form that is read: HDF5, NetCDF (classic: CDF-1, CDF-2, CDF-5; and netCDF-4), NumPy's
-/// .npy and .npz. The form follows from the first bytes of the file. docs/file-formats.md says what is read.
+/// .npy and .npz. A file whose name ends in .h5, .hdf5 or .he5 is HDF5; of others, the first bytes tell the form.
+/// docs/file-formats.md says what is read.
 ///
 /// Any thread may call. Only arrays that HDF5 must read (compressed ones, for example) wait for HDF5's lock.
 class ArrayFile {
@@ -90,6 +91,7 @@ class ArrayFile {
   }
 
  protected:
+  /// `form`: for messages.
   ArrayFile(std::string path, std::string form) : path_(std::move(path)), form_(std::move(form)) {}
   /// Reads elements that have no position in a file, as `type` of memory.
   virtual void read_by_library(const ArrayInfo& array, const hdf5::Dims& offset, const hdf5::Dims& count,

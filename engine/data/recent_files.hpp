@@ -39,12 +39,18 @@ class RecentFiles {
     const std::lock_guard lock(mutex_);
     std::erase_if(files_, [&](const Entry& e) { return e.first == i; });
   }
+  /// Calls `visit(file)` with each open file.
+  template <class Visit>
+  void for_each(const Visit& visit) const {
+    const std::lock_guard lock(mutex_);
+    for (const Entry& e : files_) visit(*e.second);
+  }
 
  private:
   using Entry = std::pair<std::int64_t, std::shared_ptr<const File>>;
 
   std::size_t most_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::vector<Entry> files_;  ///< the file used last is at the end
 };
 

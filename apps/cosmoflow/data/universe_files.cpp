@@ -77,27 +77,7 @@ UniverseFiles::Location UniverseFiles::locate(std::int64_t row) const {
 }
 
 std::shared_ptr<const OpenUniverse> UniverseFiles::open(std::int64_t file) const {
-  {
-    const std::lock_guard lock(mutex_);
-    const auto found = std::find_if(open_.begin(), open_.end(), [&](const auto& o) { return o.first == file; });
-    if (found != open_.end()) {
-      std::rotate(found, found + 1, open_.end());
-      return open_.back().second;
-    }
-  }
-  auto opened = open_anew(file);
-  const std::lock_guard lock(mutex_);
-  std::erase_if(open_, [&](const auto& o) {
-    return o.first == file;
-  });  // another thread may have opened the file in the meantime
-  if (open_.size() == kept_open) open_.erase(open_.begin());
-  open_.emplace_back(file, opened);
-  return opened;
-}
-
-void UniverseFiles::close(std::int64_t file) const {
-  const std::lock_guard lock(mutex_);
-  std::erase_if(open_, [&](const auto& o) { return o.first == file; });
+  return open_.get(file, [&] { return open_anew(file); });
 }
 
 std::shared_ptr<const OpenUniverse> UniverseFiles::open_anew(std::int64_t file) const {
@@ -155,12 +135,11 @@ std::int64_t UniverseFiles::rank_bytes() const {
   std::int64_t bytes = sizeof *this + static_cast<std::int64_t>(around_first_.bytes.capacity());
   for (const auto& p : first_.parameters)
     bytes += std::int64_t{sizeof p} + static_cast<std::int64_t>(p.name.capacity());
-  const std::lock_guard lock(mutex_);
-  for (const auto& o : open_) {
-    bytes += std::int64_t{sizeof o} + std::int64_t{sizeof *o.second};
-    if (o.second->raw) bytes += static_cast<std::int64_t>(o.second->raw->path().capacity());
-    if (o.second->file) bytes += o.second->file->memory();
-  }
+  open_.for_each([&](const OpenUniverse& o) {
+    bytes += std::int64_t{sizeof(std::int64_t) + sizeof(std::shared_ptr<const OpenUniverse>) + sizeof o};
+    if (o.raw) bytes += static_cast<std::int64_t>(o.raw->path().capacity());
+    if (o.file) bytes += o.file->memory();
+  });
   return bytes;
 }
 

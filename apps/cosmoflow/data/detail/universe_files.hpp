@@ -3,10 +3,8 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "apps/cosmoflow/data/detail/universe_content.hpp"
@@ -15,6 +13,7 @@
 #include "engine/data/file_list.hpp"
 #include "engine/data/hdf5.hpp"
 #include "engine/data/raw_file.hpp"
+#include "engine/data/recent_files.hpp"
 #include "engine/data/shared_bytes.hpp"
 
 namespace keelson::cosmoflow::detail {
@@ -66,7 +65,9 @@ class UniverseFiles {
   /// An open file: one of the last `kept_open` files, or opened again and compared with the facts that were found when
   /// the data set was opened. Throws InputError if the file has changed since. May be called by any thread.
   std::shared_ptr<const OpenUniverse> open(std::int64_t file) const;
-  void close(std::int64_t file) const;  ///< removes a file that could not be read from the open files
+  void close(std::int64_t file) const {
+    open_.close(file);
+  }  ///< removes a file that could not be read from the open files
 
   std::uint64_t digest() const;                    ///< the same on all ranks, and for any number of ranks
   std::int64_t rank_bytes() const;                 ///< memory of this rank only
@@ -113,9 +114,7 @@ class UniverseFiles {
   SharedBytes facts_, targets_;
   std::int64_t rows_ = 0;
   mutable std::atomic<std::int64_t> opened_ = 0;
-  mutable std::mutex mutex_;
-  mutable std::vector<std::pair<std::int64_t, std::shared_ptr<const OpenUniverse>>>
-      open_;  ///< the file used last is at the end
+  mutable RecentFiles<OpenUniverse> open_{kept_open};
 };
 
 }  // namespace keelson::cosmoflow::detail
