@@ -151,11 +151,6 @@ std::int64_t convert_from(const std::byte* src, const ArrayPacking& packing, std
 
 }  // namespace
 
-std::int64_t bytes_of(hdf5::Type type) {
-  if (type == hdf5::Type::other) return 0;
-  return with_stored_type(type, false, [](auto sample) { return std::int64_t{sizeof sample}; });
-}
-
 void swap_bytes(void* elements, std::int64_t size, std::int64_t n) {
   auto* const bytes = static_cast<std::byte*>(elements);
   if (size == 2)

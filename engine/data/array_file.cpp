@@ -106,7 +106,7 @@ void ArrayFile::convert(const ArrayInfo& array, const hdf5::Dims& offset, const 
                         hdf5::Type type, std::int64_t first, std::int64_t n, T* dst) const {
   const std::int64_t wrong = detail::convert_stored(src, type, array.packing, n, dst);
   if (wrong < 0) return;
-  const auto* const element = static_cast<const char*>(src) + wrong * detail::bytes_of(type);
+  const auto* const element = static_cast<const char*>(src) + wrong * hdf5::size_of(type);
   const double value = detail::value_of(element, type, array.packing);
   refuse("{}: '{}' holds {} at {}. Expected whole numbers (int32)", path_, array.name,
          std::isnan(value) ? "no value (NaN or missing)" : fmt::format("{}", value),
@@ -117,7 +117,7 @@ void ArrayFile::convert(const ArrayInfo& array, const hdf5::Dims& offset, const 
 template <class T>
 void ArrayFile::read_run(const ArrayInfo& array, const RawFile* raw, std::int64_t at, std::int64_t first,
                          const hdf5::Dims& offset, const hdf5::Dims& count, std::int64_t n, T* dst) const {
-  const std::int64_t size = detail::bytes_of(array.type);
+  const std::int64_t size = hdf5::size_of(array.type);
   const auto read = [&](void* to, std::int64_t bytes, std::int64_t from) {
     if (raw)
       raw->read(to, bytes, from);
@@ -152,7 +152,7 @@ void ArrayFile::read_box(const ArrayInfo& array, const hdf5::Dims& offset, const
   if (!array.is_direct()) {
     if (detail::is_plain<T>(array)) return read_by_library(array, offset, count, array.type, dst);
     const auto type = array.type == hdf5::Type::f16 ? hdf5::Type::f32 : array.type;  // HDF5 has no f16 in memory
-    std::vector<char> stored(static_cast<std::size_t>(n * detail::bytes_of(type)));
+    std::vector<char> stored(static_cast<std::size_t>(n * hdf5::size_of(type)));
     read_by_library(array, offset, count, type, stored.data());
     return convert(array, offset, count, stored.data(), type, 0, n, dst);
   }
@@ -164,7 +164,7 @@ void ArrayFile::read_box(const ArrayInfo& array, const hdf5::Dims& offset, const
     other.emplace(array.file);
   const RawFile* const raw = array.content ? nullptr : own ? &*raw_ : &*other;
 
-  hdf5::Dims strides(rank, detail::bytes_of(array.type));
+  hdf5::Dims strides(rank, hdf5::size_of(array.type));
   for (std::size_t d = rank; d-- > 1;) strides[d - 1] = strides[d] * array.shape[d];
   const bool gaps = rank > 0 && array.stride != 0 && array.stride != strides[0];
   if (gaps) strides[0] = array.stride;

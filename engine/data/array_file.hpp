@@ -35,8 +35,8 @@ struct ArrayInfo {
   std::int64_t begin = -1;  ///< position of the elements in `file`; -1: a library must read them
   /// Bytes from an index of the first dimension to the next; 0: the elements lie without gaps.
   std::int64_t stride = 0;
-  bool swapped = false;  ///< the bytes of each element are in the other order than in memory
-  std::optional<hdf5::DatasetInfo> hdf5 = {};  ///< what HDF5 says, of its files
+  bool swapped = false;                           ///< the bytes of each element are in the other order than in memory
+  std::optional<hdf5::DatasetInfo> dataset = {};  ///< what HDF5 says about it, in an HDF5 file
   /// The file's content from `begin` on, if the file holds it compressed.
   std::shared_ptr<const std::vector<char>> content = {};
 

@@ -129,6 +129,7 @@ struct ArrayFileDataset::Impl {
   std::vector<ArrayField> arrays;
   std::vector<Field> fields;
   std::optional<FileSamples> samples;
+  std::optional<ReadCost> cost;
   mutable RecentFiles<ArraySources> recent;
 
   void list_files(Communicator* communicator);
@@ -209,7 +210,12 @@ ArraySources ArrayFileDataset::Impl::open(std::int64_t file) const {
 }
 
 void ArrayFileDataset::Impl::make_fields(const ArraySources& first) {
-  fields.clear();
+  const ArraySource& x = first[0];
+  if (x.array.dataset && !x.array.shape.empty()) {
+    hdf5::Dims sample = x.array.shape;
+    if (x.sample_dimension) sample[*x.sample_dimension] = 1;
+    cost = cost_of_samples(path, *x.array.dataset, sample);
+  }
   for (std::size_t f = 0; f < arrays.size(); ++f) {
     ArrayField& a = arrays[f];
     a.shape = first[f].shape_of_sample();
@@ -300,6 +306,8 @@ std::string ArrayFileDataset::describe() const {
   return fmt::format("{} of {}{} in {} under {}", counted(size(), "sample"), to_string(d.fields[0].shape), targets,
                      counted(d.lists[0]->size(), "file"), d.path);
 }
+
+std::optional<ReadCost> ArrayFileDataset::read_cost() const { return impl_->cost; }
 
 std::uint64_t ArrayFileDataset::digest() const {
   const auto& o = impl_->options;

@@ -57,6 +57,8 @@ class ArrayFileDataset final : public Dataset {
   void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
                  void* const* dst) const override;
   std::string describe() const override;
+  /// Of x.
+  std::optional<ReadCost> read_cost() const override;
   std::uint64_t digest() const override;
 
  private:

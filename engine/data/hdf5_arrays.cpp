@@ -28,7 +28,7 @@ class Hdf5Arrays final : public ArrayFile {
                     .type_name = found.type_name,
                     .file = found.file,
                     .begin = found.raw_offset,
-                    .hdf5 = found};
+                    .dataset = found};
     if (is_netcdf_ && array.is_numeric()) array.packing = packing(array);
     return array;
   }

@@ -105,7 +105,7 @@ Type type_of_number(const HeaderReader& in, std::uint32_t number, int version) {
   return types[number - 1];
 }
 
-std::int64_t bytes_of_number(Type type) { return type == Type::other ? 1 : bytes_of(type); }
+std::int64_t bytes_of_number(Type type) { return type == Type::other ? 1 : hdf5::size_of(type); }
 
 struct Dimension {
   std::string name;

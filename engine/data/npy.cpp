@@ -120,7 +120,7 @@ void set_type(ArrayInfo& array, const std::string& descr, const std::string& whe
         "it, e.g. with array.astype('float32')",
         where, descr);
   array.type = found->second;
-  const bool little = std::endian::native == std::endian::little, several = bytes_of(array.type) > 1;
+  const bool little = std::endian::native == std::endian::little, several = hdf5::size_of(array.type) > 1;
   array.swapped = several && (little ? order == '>' : order == '<');
   array.type_name = fmt::format("{}{}",
                                 !array.swapped ? ""
@@ -151,7 +151,7 @@ ArrayInfo parse_npy(const std::string& where, std::span<const char> first, std::
   ArrayInfo array;
   array.shape = header.shape;
   set_type(array, header.descr, where);
-  const std::int64_t needed = bytes_of_shape(where, array.shape, bytes_of(array.type));
+  const std::int64_t needed = bytes_of_shape(where, array.shape, hdf5::size_of(array.type));
   if (header.fortran_order && std::ranges::count_if(array.shape, [](auto n) { return n != 1; }) > 1)
     refuse("{}: is in Fortran order. Expected C order: numpy.save(file, numpy.ascontiguousarray(array))", where);
   array.begin = begin + length;

@@ -53,7 +53,7 @@ class SnapshotFile {
   /// How the channels of a snapshot are stored.
   const SnapshotLayout& layout() const { return layout_; }
   /// The array of all channels, in HDF5; no value: the file has none.
-  std::optional<hdf5::DatasetInfo> data() const { return one_for_each_ ? std::nullopt : data_[0].hdf5; }
+  std::optional<hdf5::DatasetInfo> data() const { return one_for_each_ ? std::nullopt : data_[0].dataset; }
   /// Whether the file holds this map of labels (0 or 1).
   bool has_labels(int map) const { return find_labels(map).has_value(); }
 

@@ -6,9 +6,6 @@
 
 namespace keelson::detail {
 
-/// Bytes of a stored element; 0 for `other`.
-std::int64_t bytes_of(hdf5::Type type);
-
 /// Turns the order of the bytes of each of `n` elements of `size` bytes.
 void swap_bytes(void* elements, std::int64_t size, std::int64_t n);
 
