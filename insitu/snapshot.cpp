@@ -15,7 +15,7 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/data/detail/hdf5_handle.hpp"
+#include "engine/data/hdf5/detail/hdf5_handle.hpp"
 #include "insitu/kernels.hpp"
 #include "insitu/parts.hpp"
 

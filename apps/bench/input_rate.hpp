@@ -9,7 +9,7 @@
 #include "apps/common/app.hpp"
 #include "apps/common/loader_options.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
-#include "engine/data/read_cost.hpp"
+#include "engine/data/hdf5/read_cost.hpp"
 
 namespace keelson::bench {
 

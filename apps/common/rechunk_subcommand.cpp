@@ -15,9 +15,9 @@
 #include "engine/base/error.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/data/file_list.hpp"
-#include "engine/data/find_files.hpp"
-#include "engine/data/rechunk.hpp"
+#include "engine/data/files/file_list.hpp"
+#include "engine/data/files/find_files.hpp"
+#include "engine/data/hdf5/rechunk.hpp"
 
 namespace keelson::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "apps/common/app.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::app {
 

@@ -11,7 +11,7 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/data/stage.hpp"
+#include "engine/data/stage/stage.hpp"
 
 namespace keelson::app {
 namespace {

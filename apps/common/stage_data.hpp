@@ -6,9 +6,9 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/sample_files.hpp"
-#include "engine/data/file_list.hpp"
+#include "engine/data/files/file_list.hpp"
 
-/// Copying data to the nodes' own disks, or to a burst buffer (engine/data/stage.hpp).
+/// Copying data to the nodes' own disks, or to a burst buffer (engine/data/stage/stage.hpp).
 namespace keelson::app {
 
 /// What the files of a program's data are.

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/read_cost.hpp"
+#include "engine/data/hdf5/read_cost.hpp"
 #include "engine/data/sample_transform.hpp"
 #include "engine/ops/decode_voxels.hpp"
 #include "engine/tensor/rows.hpp"

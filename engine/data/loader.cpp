@@ -15,8 +15,8 @@
 #include "engine/base/background_thread.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
-#include "engine/data/batch_shares.hpp"
-#include "engine/data/detail/sample_exchange.hpp"
+#include "engine/data/cache/batch_shares.hpp"
+#include "engine/data/cache/detail/sample_exchange.hpp"
 #include "engine/data/epoch_order.hpp"
 
 namespace keelson {

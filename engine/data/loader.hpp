@@ -5,8 +5,8 @@
 #include <memory>
 #include <vector>
 
+#include "engine/data/cache/sample_cache.hpp"
 #include "engine/data/dataset.hpp"
-#include "engine/data/sample_cache.hpp"
 
 namespace keelson {
 

@@ -15,8 +15,8 @@
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "arrays.hpp"
 #include "casters.hpp"
-#include "engine/data/array_file_dataset.hpp"
-#include "engine/data/table_dataset.hpp"
+#include "engine/data/arrays/array_file_dataset.hpp"
+#include "engine/data/tables/table_dataset.hpp"
 #include "objects.hpp"
 #include "texts.hpp"
 

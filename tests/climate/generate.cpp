@@ -9,7 +9,7 @@
 
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "tests/support/data_files.hpp"
 
 namespace keelson::climate {

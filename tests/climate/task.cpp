@@ -5,7 +5,7 @@
 #include "apps/common/subcommand.hpp"
 #include "comm/communicators.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "tests/support/data_files.hpp"

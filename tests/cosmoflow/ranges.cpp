@@ -2,7 +2,7 @@
 
 #include "apps/cosmoflow/task.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "tests/support/data_files.hpp"
 
 namespace keelson::cosmoflow {

@@ -1,4 +1,4 @@
-#include "engine/data/array_file_dataset.hpp"
+#include "engine/data/arrays/array_file_dataset.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "tests/support/array_files.hpp"
 #include "tests/support/data_files.hpp"
 

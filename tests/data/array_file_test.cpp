@@ -1,4 +1,4 @@
-#include "engine/data/array_file.hpp"
+#include "engine/data/arrays/array_file.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "engine/data/batch_shares.hpp"
+#include "engine/data/cache/batch_shares.hpp"
 
 #include <gtest/gtest.h>
 

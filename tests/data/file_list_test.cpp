@@ -1,11 +1,11 @@
-#include "engine/data/file_list.hpp"
+#include "engine/data/files/file_list.hpp"
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "engine/base/error.hpp"
-#include "engine/data/find_files.hpp"
+#include "engine/data/files/find_files.hpp"
 #include "tests/support/data_files.hpp"
 
 namespace keelson {

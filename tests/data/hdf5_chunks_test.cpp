@@ -10,8 +10,8 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/data/detail/hdf5_handle.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/detail/hdf5_handle.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "tests/support/data_files.hpp"
 
 // Data sets in chunks, which are read without HDF5's lock: what HDF5 itself reads is the reference.

@@ -1,4 +1,4 @@
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 #include <gtest/gtest.h>
 #include <hdf5.h>

@@ -1,4 +1,4 @@
-#include "engine/data/read_cost.hpp"
+#include "engine/data/hdf5/read_cost.hpp"
 
 #include <gtest/gtest.h>
 

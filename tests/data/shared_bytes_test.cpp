@@ -1,4 +1,4 @@
-#include "engine/data/shared_bytes.hpp"
+#include "engine/data/files/shared_bytes.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/crc32c.hpp"
+#include "engine/data/files/crc32c.hpp"
 #include "tests/support/data_files.hpp"
 
 namespace keelson {

@@ -1,4 +1,4 @@
-#include "engine/data/stage_plan.hpp"
+#include "engine/data/stage/stage_plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/raw_file.hpp"
-#include "engine/data/table_dataset.hpp"
-#include "engine/data/table_text.hpp"
+#include "engine/data/files/raw_file.hpp"
+#include "engine/data/tables/table_dataset.hpp"
+#include "engine/data/tables/table_text.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/tfrecords.hpp"
 

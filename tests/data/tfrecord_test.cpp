@@ -1,4 +1,4 @@
-#include "engine/data/tfrecord.hpp"
+#include "engine/data/tfrecord/tfrecord.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/crc32c.hpp"
-#include "engine/data/tf_example.hpp"
+#include "engine/data/files/crc32c.hpp"
+#include "engine/data/tfrecord/tf_example.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/tfrecords.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "engine/data/dataset.hpp"
-#include "engine/data/raw_file.hpp"
+#include "engine/data/files/raw_file.hpp"
 
 namespace keelson {
 

@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/train/checkpoint/checkpoint.hpp"
 #include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
 #include "engine/train/checkpoint/state_text.hpp"

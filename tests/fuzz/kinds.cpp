@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "tests/fuzz/forge.hpp"
 #include "tests/fuzz/special.hpp"
 #include "tests/support/array_files.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "tests/fuzz/trial.hpp"
 
 namespace keelson::fuzz {

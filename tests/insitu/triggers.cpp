@@ -7,7 +7,7 @@
 #include <csignal>
 #include <filesystem>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "insitu/trigger.hpp"
 #include "tests/insitu/simulation.hpp"
 

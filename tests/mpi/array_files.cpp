@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/array_file_dataset.hpp"
+#include "engine/data/arrays/array_file_dataset.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/array_files.hpp"
 #include "tests/support/data_files.hpp"

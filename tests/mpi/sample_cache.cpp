@@ -1,4 +1,4 @@
-#include "engine/data/sample_cache.hpp"
+#include "engine/data/cache/sample_cache.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/data/batch_shares.hpp"
+#include "engine/data/cache/batch_shares.hpp"
 #include "engine/data/epoch_order.hpp"
 #include "engine/data/loader.hpp"
 #include "tests/mpi/world.hpp"

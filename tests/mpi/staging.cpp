@@ -1,4 +1,4 @@
-#include "engine/data/stage.hpp"
+#include "engine/data/stage/stage.hpp"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -14,8 +14,8 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/data/crc32c.hpp"
-#include "engine/data/read_once.hpp"
+#include "engine/data/files/crc32c.hpp"
+#include "engine/data/files/read_once.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/data_files.hpp"
 

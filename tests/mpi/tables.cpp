@@ -6,7 +6,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
-#include "engine/data/table_dataset.hpp"
+#include "engine/data/tables/table_dataset.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/data_files.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 /// Parts that tests of data share: a temporary folder, and files that other programs might have written.
 namespace keelson::testing {

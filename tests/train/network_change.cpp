@@ -3,7 +3,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/graph/channel_maps.hpp"
 #include "engine/optim/adam.hpp"
 #include "tests/support/contexts.hpp"

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <optional>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/layers/layers.hpp"
 #include "tests/train/support.hpp"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "apps/cosmoflow/data/universe_dataset.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 /// Files of one universe, and what a data set makes of them.
 namespace keelson::cosmoflow {

@@ -12,7 +12,7 @@
 #include "apps/cosmoflow/universe/generate.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/process.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::universe {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/raw_file.hpp"
+#include "engine/data/files/raw_file.hpp"
 #include "tests/support/data_files.hpp"
 
 /// Files that point elsewhere: what lies in the data's folder is followed, everything else refused.

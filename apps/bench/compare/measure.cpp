@@ -13,7 +13,7 @@
 #include "engine/base/process.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/base/utc_time.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"

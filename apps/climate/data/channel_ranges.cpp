@@ -7,7 +7,7 @@
 #include "apps/climate/data/snapshot_dataset.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::climate {
 namespace {

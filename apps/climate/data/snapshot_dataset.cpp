@@ -10,9 +10,9 @@
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/data/file_list.hpp"
-#include "engine/data/file_samples.hpp"
-#include "engine/data/find_files.hpp"
+#include "engine/data/files/file_list.hpp"
+#include "engine/data/files/file_samples.hpp"
+#include "engine/data/files/find_files.hpp"
 
 namespace keelson::climate {
 namespace {

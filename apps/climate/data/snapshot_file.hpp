@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "apps/climate/weather/channels.hpp"
-#include "engine/data/array_file.hpp"
-#include "engine/data/find_files.hpp"
+#include "engine/data/arrays/array_file.hpp"
+#include "engine/data/files/find_files.hpp"
 #include "engine/tensor/rows.hpp"
 
 namespace keelson::climate {

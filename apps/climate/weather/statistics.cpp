@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "engine/base/atomic_file.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::climate {
 

@@ -3,8 +3,8 @@
 
 #include "apps/cosmoflow/data/detail/universe_file.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/tf_example.hpp"
-#include "engine/data/tfrecord.hpp"
+#include "engine/data/tfrecord/tf_example.hpp"
+#include "engine/data/tfrecord/tfrecord.hpp"
 
 namespace keelson::cosmoflow::detail {
 namespace {

@@ -14,7 +14,7 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
-#include "engine/data/tfrecord.hpp"
+#include "engine/data/files/find_files.hpp"
 
 namespace keelson::cosmoflow {
 

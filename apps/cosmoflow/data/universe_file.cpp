@@ -1,6 +1,6 @@
 #include "apps/cosmoflow/data/detail/universe_file.hpp"
 
-#include "engine/data/tfrecord.hpp"
+#include "engine/data/files/find_files.hpp"
 
 namespace keelson::cosmoflow::detail {
 namespace {

@@ -7,7 +7,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
-#include "engine/data/find_files.hpp"
+#include "engine/data/files/find_files.hpp"
 
 namespace keelson::cosmoflow {
 

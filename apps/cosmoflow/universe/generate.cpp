@@ -10,7 +10,7 @@
 
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::universe {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "apps/lm/text/text_scan.hpp"
 #include "apps/lm/text/vocabulary.hpp"
-#include "engine/data/raw_file.hpp"
+#include "engine/data/files/raw_file.hpp"
 
 namespace keelson::lm {
 

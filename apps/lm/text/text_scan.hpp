@@ -8,7 +8,7 @@
 
 #include "apps/lm/text/token_reader.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/data/raw_file.hpp"
+#include "engine/data/files/raw_file.hpp"
 
 namespace keelson::lm {
 

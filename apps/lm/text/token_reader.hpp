@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/raw_file.hpp"
+#include "engine/data/files/raw_file.hpp"
 
 namespace keelson::lm {
 

@@ -6,7 +6,7 @@
 #include "apps/lm/text/vocabulary.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
-#include "engine/data/read_once.hpp"
+#include "engine/data/files/read_once.hpp"
 
 /// The text form of a vocabulary.
 namespace keelson::lm {

@@ -8,7 +8,7 @@
 
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/utc_time.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
 
 namespace keelson {

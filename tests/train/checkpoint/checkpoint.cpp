@@ -5,7 +5,7 @@
 
 #include <csignal>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/checkpoint/state_text.hpp"
 #include "tests/support/contexts.hpp"

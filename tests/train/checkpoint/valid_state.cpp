@@ -5,7 +5,7 @@
 #include <cmath>
 #include <functional>
 
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/checkpoint/detail/checkpoint_layout.hpp"

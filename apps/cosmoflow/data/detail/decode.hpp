@@ -7,7 +7,7 @@
 
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::cosmoflow::detail {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "apps/cosmoflow/data/universe_dataset.hpp"
-#include "engine/data/hdf5.hpp"
-#include "engine/data/raw_file.hpp"
+#include "engine/data/files/raw_file.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::cosmoflow::detail {
 

@@ -10,11 +10,11 @@
 #include "apps/cosmoflow/data/detail/universe_content.hpp"
 #include "apps/cosmoflow/data/detail/universe_file.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/data/file_list.hpp"
-#include "engine/data/hdf5.hpp"
-#include "engine/data/raw_file.hpp"
-#include "engine/data/recent_files.hpp"
-#include "engine/data/shared_bytes.hpp"
+#include "engine/data/files/file_list.hpp"
+#include "engine/data/files/raw_file.hpp"
+#include "engine/data/files/recent_files.hpp"
+#include "engine/data/files/shared_bytes.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::cosmoflow::detail {
 

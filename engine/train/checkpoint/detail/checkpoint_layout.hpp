@@ -3,7 +3,7 @@
 #include <string>
 
 #include "engine/base/fnv1a.hpp"
-#include "engine/data/hdf5.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
 #include "engine/tensor/shape.hpp"
 #include "engine/train/checkpoint/checkpoint.hpp"
 #include "engine/train/checkpoint/run_state.hpp"

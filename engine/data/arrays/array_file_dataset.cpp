@@ -1,0 +1,321 @@
+#include "engine/data/arrays/array_file_dataset.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/data/arrays/array_file.hpp"
+#include "engine/data/files/file_list.hpp"
+#include "engine/data/files/file_samples.hpp"
+#include "engine/data/files/find_files.hpp"
+#include "engine/data/files/recent_files.hpp"
+
+namespace keelson {
+namespace detail {
+
+/// A field in an open file.
+struct ArraySource {
+  std::shared_ptr<const ArrayFile> file;
+  ArrayInfo array;
+  std::optional<std::size_t> sample_dimension;  ///< no value: the array is one sample
+
+  std::int64_t samples() const { return sample_dimension ? array.shape[*sample_dimension] : 1; }
+  hdf5::Dims shape_of_sample() const {
+    hdf5::Dims shape = array.shape;
+    if (sample_dimension) shape.erase(shape.begin() + static_cast<std::ptrdiff_t>(*sample_dimension));
+    return shape;
+  }
+};
+
+using ArraySources = std::vector<ArraySource>;  ///< one for each field
+
+/// How a field is made of the samples of an array.
+struct ArrayField {
+  std::string array;               ///< its name, or a pattern of .npy files
+  hdf5::Dims shape;                ///< of a sample, as stored
+  bool is_channels_first = false;  ///< the first of three or more dimensions becomes the last one
+  bool is_replaced = false;        ///< numbers that are not finite may be replaced
+  std::optional<float> missing;    ///< by this number
+
+  /// The dimension of `shape` that counts rows.
+  std::size_t row_dimension() const { return is_channels_first ? 1 : 0; }
+};
+
+}  // namespace detail
+
+using detail::ArrayField;
+using detail::ArraySource;
+using detail::ArraySources;
+
+namespace {
+
+bool is_npy_name(const std::string& name) { return name.ends_with(".npy"); }
+
+/// The place of the first number that is not finite; -1: there is none.
+std::int64_t find_not_finite(const float* values, std::int64_t n) {
+  std::uint32_t largest = 0;  // largest magnitude, as bits
+  for (std::int64_t i = 0; i < n; ++i)
+    largest = std::max(largest, std::bit_cast<std::uint32_t>(values[i]) & 0x7fffffffu);
+  if (largest < 0x7f800000u) return -1;
+  return std::find_if(values, values + n, [](float v) { return !std::isfinite(v); }) - values;
+}
+
+template <class T>
+void read_checked(const ArraySource& source, const ArrayField& field, const hdf5::Dims& offset, const hdf5::Dims& count,
+                  std::int64_t n, T* dst) {
+  source.file->read_box(source.array, offset, count, dst);
+  if constexpr (std::is_same_v<T, float>) {
+    const std::int64_t at = find_not_finite(dst, n);
+    if (at < 0) return;
+    if (!field.missing)
+      refuse("{}: '{}' holds {} at {}. Expected finite numbers; {}", source.file->path(), source.array.name,
+             std::isnan(dst[at]) ? "no value (NaN or missing)" : "infinity",
+             hdf5::to_string(place_in_box(offset, count, at)),
+             field.is_replaced ? "give a number that replaces missing ones, or remake the file" : "remake the file");
+    std::replace_if(dst, dst + n, [](float v) { return !std::isfinite(v); }, *field.missing);
+  }
+}
+
+/// Reads rows of a sample. Rows beyond the edges become zeros.
+template <class T>
+void read_field(const ArraySource& source, const ArrayField& field, std::int64_t sample, std::optional<Rows> wanted,
+                T* dst) {
+  hdf5::Dims offset(field.shape.size()), count = field.shape;
+  const std::size_t row = field.row_dimension();
+  const std::int64_t extent = count.empty() ? 1 : count[row];
+  const Rows rows = wanted.value_or(Rows{0, extent}), inside = rows.common({0, extent});
+  const auto row_elements = std::accumulate(count.begin(), count.end(), std::int64_t{1}, std::multiplies<>()) / extent;
+  if (inside.size() != rows.size()) std::fill_n(dst, rows.size() * row_elements, T{});
+  if (inside.empty()) return;
+  if (!count.empty()) {
+    offset[row] = inside.begin;
+    count[row] = inside.size();
+  }
+  const std::int64_t n = inside.size() * row_elements;
+  if (source.sample_dimension) {
+    const auto at = static_cast<std::ptrdiff_t>(*source.sample_dimension);
+    offset.insert(offset.begin() + at, sample);
+    count.insert(count.begin() + at, 1);
+  }
+  T* const to = dst + (inside.begin - rows.begin) * row_elements;
+  if (!field.is_channels_first) return read_checked(source, field, offset, count, n, to);
+  thread_local std::vector<T> stored;  // large: allocated once
+  stored.resize(static_cast<std::size_t>(n));
+  read_checked(source, field, offset, count, n, stored.data());
+  const std::int64_t channels = field.shape[0], points = n / channels;
+  for (std::int64_t p = 0; p < points; ++p)
+    for (std::int64_t c = 0; c < channels; ++c) to[p * channels + c] = stored[static_cast<std::size_t>(c * points + p)];
+}
+
+}  // namespace
+
+struct ArrayFileDataset::Impl {
+  Impl(std::string path_, ArrayFileOptions options_, Communicator* communicator);
+
+  std::string path;
+  ArrayFileOptions options;
+  std::vector<std::shared_ptr<const FileList>> lists;  ///< of each field; the fields may share a list
+  std::vector<ArrayField> arrays;
+  std::vector<Field> fields;
+  std::optional<FileSamples> samples;
+  std::optional<ReadCost> cost;
+  mutable RecentFiles<ArraySources> recent;
+
+  void list_files(Communicator* communicator);
+  ArraySource find_source(std::size_t field, std::shared_ptr<const ArrayFile> file) const;
+  ArraySources open(std::int64_t file) const;
+  std::size_t sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const;
+  void make_fields(const ArraySources& first);
+  std::int64_t checked_samples(const ArraySources& sources) const;
+  void read(std::int64_t index, const FieldRows& rows, void* const* dst) const;
+};
+
+ArrayFileDataset::Impl::Impl(std::string path_, ArrayFileOptions options_, Communicator* communicator)
+    : path(std::move(path_)), options(std::move(options_)) {
+  if (options.x.empty()) refuse("no array was named for x. Expected the name of an array, or of .npy files");
+  if (!options.y.empty() && is_npy_name(options.x) != is_npy_name(options.y))
+    refuse("x is '{}' and y is '{}'. Expected arrays in the same files, or two .npy files (or patterns of them)",
+           options.x, options.y);
+  arrays.push_back({.array = options.x, .is_replaced = true, .missing = options.missing});
+  if (!options.y.empty()) arrays.push_back({.array = options.y});
+  list_files(communicator);
+  on_each_rank(communicator, [&] { make_fields(open(0)); });
+  samples.emplace(lists[0]->size(), communicator, [&](std::int64_t file) { return checked_samples(open(file)); });
+  if (samples->size() == 0) refuse("{}: holds no samples: '{}' is empty. Expected at least one", path, options.x);
+}
+
+void ArrayFileDataset::Impl::list_files(Communicator* communicator) {
+  if (!is_npy_name(options.x)) {
+    const auto list = std::make_shared<const FileList>(
+        path, communicator, [](const std::string& p) { return find_files(p, array_forms()); });
+    lists.assign(arrays.size(), list);
+    return;
+  }
+  for (const auto& a : arrays)
+    lists.push_back(
+        std::make_shared<const FileList>((std::filesystem::path(path) / a.array).string(), communicator,
+                                         [](const std::string& p) { return find_files(p, {numpy_form()}); }));
+  if (lists.size() == 2 && lists[0]->size() != lists[1]->size())
+    refuse("{}: {} of x and {} of y match '{}' and '{}'. Expected a file of y for each file of x", path,
+           counted(lists[0]->size(), "file"), lists[1]->size(), options.x, options.y);
+}
+
+std::size_t ArrayFileDataset::Impl::sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const {
+  if (array.shape.empty())
+    refuse("{}: '{}' is a single number. Expected a dimension that counts samples; if each file is one sample, say so",
+           file.path(), array.name);
+  if (options.sample_dimension.empty()) return 0;
+  const auto names = file.dimensions(array.name);
+  const auto found = std::ranges::find(names, options.sample_dimension);
+  if (found == names.end())
+    refuse("{}: '{}' has no dimension '{}'. Its dimensions {}", file.path(), array.name, options.sample_dimension,
+           names.empty() ? "have no names: only those of NetCDF files have"
+                         : fmt::format("are {}", fmt::join(names, ", ")));
+  return static_cast<std::size_t>(found - names.begin());
+}
+
+ArraySource ArrayFileDataset::Impl::find_source(std::size_t field, std::shared_ptr<const ArrayFile> file) const {
+  const auto& wanted = arrays[field].array;
+  if (!is_npy_name(wanted) && !file->has(wanted) && file->form() == "NumPy (.npy)")
+    refuse(
+        "{}: is a single array. Expected files that hold '{}'; to read x and y from .npy files, name the folder, and "
+        "x and y by their files: '{}.npy'",
+        file->path(), wanted, wanted);
+  ArraySource source{file, file->info(is_npy_name(wanted) ? file->names().front() : wanted), {}};
+  if (!source.array.is_numeric())
+    refuse("{}: '{}' holds {}. Expected numbers", file->path(), source.array.name, source.array.type_name);
+  if (!options.one_per_file) source.sample_dimension = sample_dimension_of(*file, source.array);
+  return source;
+}
+
+ArraySources ArrayFileDataset::Impl::open(std::int64_t file) const {
+  ArraySources sources;
+  for (std::size_t f = 0; f < arrays.size(); ++f) {
+    const bool same = f > 0 && lists[f] == lists[0];
+    sources.push_back(find_source(
+        f, same ? sources[0].file : std::shared_ptr(ArrayFile::open(lists[f]->path(file), lists[f]->folder()))));
+  }
+  return sources;
+}
+
+void ArrayFileDataset::Impl::make_fields(const ArraySources& first) {
+  const ArraySource& x = first[0];
+  if (x.array.dataset && !x.array.shape.empty()) {
+    hdf5::Dims sample = x.array.shape;
+    if (x.sample_dimension) sample[*x.sample_dimension] = 1;
+    cost = cost_of_samples(path, *x.array.dataset, sample);
+  }
+  for (std::size_t f = 0; f < arrays.size(); ++f) {
+    ArrayField& a = arrays[f];
+    a.shape = first[f].shape_of_sample();
+    const bool is_classes = f == 1 && options.classes;
+    const std::size_t rank = a.shape.size();
+    // Classes have no channels: the dimensions of the field are those of the array.
+    a.is_channels_first = rank >= 3 && (is_classes || options.layout == ArrayLayout::channels_first);
+    hdf5::Dims logical = a.shape;
+    if (!is_classes && options.layout == ArrayLayout::none && rank >= 2)
+      logical.insert(logical.begin(), 1);
+    else if (!is_classes && options.layout == ArrayLayout::channels_last && rank >= 3)
+      std::rotate(logical.begin(), logical.end() - 1, logical.end());
+    if (std::ranges::find(logical, 0) != logical.end() || std::ssize(logical) > max_rank - 1)
+      refuse("{}: a sample of '{}' has the shape {}. Expected at most {} dimensions, none of them empty",
+             first[f].file->path(), first[f].array.name, hdf5::to_string(a.shape), max_rank - 1);
+    Shape shape;
+    for (const auto extent : logical) shape.push_back(extent);
+    fields.push_back({f == 0 ? "x" : "y", shape, is_classes ? DType::s32 : DType::f32});
+  }
+}
+
+/// The number of samples in a file that fits the first one.
+std::int64_t ArrayFileDataset::Impl::checked_samples(const ArraySources& sources) const {
+  for (std::size_t f = 0; f < arrays.size(); ++f) {
+    const auto& s = sources[f];
+    if (s.shape_of_sample() != arrays[f].shape)
+      refuse(
+          "{}: the samples of '{}' have the shape {}. Expected {}, as in {}; move the file, or name a folder or "
+          "pattern "
+          "of equal files",
+          s.file->path(), s.array.name, hdf5::to_string(s.shape_of_sample()), hdf5::to_string(arrays[f].shape),
+          lists[f]->path(0));
+    if (s.samples() != sources[0].samples())
+      refuse("{}: '{}' has {}, and '{}' has {}. Expected the same number in both", s.file->path(),
+             sources[0].array.name, counted(sources[0].samples(), "sample"), s.array.name, s.samples());
+  }
+  return sources[0].samples();
+}
+
+void ArrayFileDataset::Impl::read(std::int64_t index, const FieldRows& rows, void* const* dst) const {
+  const auto [file, sample] = samples->locate(index);
+  const auto sources = recent.get(file, [&, f = file] {
+    auto opened = std::make_shared<const ArraySources>(open(f));
+    if (checked_samples(*opened) != samples->size_of(f))
+      refuse(
+          "{}: has another number of samples than when the data were opened. Expected {}; leave the files alone while "
+          "they are in use",
+          lists[0]->path(f), samples->size_of(f));
+    return opened;
+  });
+  try {
+    for (std::size_t f = 0; f < arrays.size(); ++f) {
+      const auto wanted = rows.empty() ? std::nullopt : rows[f];
+      if (fields[f].dtype == DType::s32)
+        read_field((*sources)[f], arrays[f], sample, wanted, static_cast<std::int32_t*>(dst[f]));
+      else
+        read_field((*sources)[f], arrays[f], sample, wanted, static_cast<float*>(dst[f]));
+    }
+  } catch (...) {
+    recent.close(file);  // the file may have been replaced
+    throw;
+  }
+}
+
+ArrayFileDataset::ArrayFileDataset(const std::string& path, const ArrayFileOptions& options, Communicator* communicator)
+    : impl_(std::make_unique<Impl>(path, options, communicator)) {}
+
+ArrayFileDataset::~ArrayFileDataset() = default;
+
+std::int64_t ArrayFileDataset::size() const { return impl_->samples->size(); }
+const std::vector<Field>& ArrayFileDataset::fields() const { return impl_->fields; }
+
+void ArrayFileDataset::read(std::int64_t index, void* const* dst) const { impl_->read(index, {}, dst); }
+
+void ArrayFileDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
+                                 void* const* dst) const {
+  if (transform) return Dataset::read_rows(id, transform, rows, dst);
+  impl_->read(id.index, rows, dst);
+}
+
+std::string ArrayFileDataset::describe() const {
+  const auto& d = *impl_;
+  std::string targets;
+  if (d.fields.size() > 1)
+    targets = d.options.classes ? fmt::format(" with classes{}",
+                                              d.fields[1].shape.rank() > 0 ? " of " + to_string(d.fields[1].shape) : "")
+                                : fmt::format(" with targets of {}", to_string(d.fields[1].shape));
+  return fmt::format("{} of {}{} in {} under {}", counted(size(), "sample"), to_string(d.fields[0].shape), targets,
+                     counted(d.lists[0]->size(), "file"), d.path);
+}
+
+std::optional<ReadCost> ArrayFileDataset::read_cost() const { return impl_->cost; }
+
+std::uint64_t ArrayFileDataset::digest() const {
+  const auto& o = impl_->options;
+  Digest digest;
+  digest.add(Dataset::digest()).add(impl_->samples->digest());
+  for (const auto& list : impl_->lists) digest.add(list->digest());
+  digest.add(o.x).add(o.y).add(o.sample_dimension).add(o.layout).add(o.missing.has_value()).add(o.missing.value_or(0));
+  return digest.value();
+}
+
+}  // namespace keelson
