@@ -6,6 +6,7 @@
 #include "apps/bench/input_rate.hpp"
 #include "apps/bench/subcommands.hpp"
 #include "apps/common/subcommand.hpp"
+#include "engine/base/counted.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -15,10 +16,28 @@ struct InputSubcommand {
   bool json = false;
 };
 
+/// A line for each stage of rank 0: what its threads did, and how long steps waited for it.
+void print_stages(const InputResult& r) {
+  double all = 0;
+  for (const auto& e : r.epochs) all += e.seconds;
+  fmt::print("{:>16} {:>8} {:>8} {:>8} {:>8} {:>16} {:>16}\n", "stage (rank 0)", "threads", "busy", "starved",
+             "blocked", "samples queued", "steps waited for");
+  const auto line = [&](const char* name, const LoaderStatistics::Stage& s, double waited) {
+    if (s.threads == 0) return;
+    const double seconds = s.busy + s.starved + s.blocked;
+    const auto share = [&](double part, double of) { return of > 0 ? 100 * part / of : 0; };
+    fmt::print("{:>16} {:>8} {:>6.1f} % {:>6.1f} % {:>6.1f} % {:>16.1f} {:>14.1f} %\n", name, s.threads,
+               share(s.busy, seconds), share(s.starved, seconds), share(s.blocked, seconds), s.queued,
+               share(waited, all));
+  };
+  line("reading", r.stages.reading, r.stages.waits.reading);
+  line("decoding", r.stages.decoding, r.stages.waits.decoding);
+}
+
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} decoding thread{} a rank, {} batches of {} ahead\n", r.data, r.machine, r.threads.count,
-             r.threads.count == 1 ? "" : "s", r.threads.prefetch, o.batch);
+  fmt::print("{}\n{}; {} of {} ahead, {:.1f} MB for samples a rank\n", r.data, r.machine,
+             counted(r.stages.prefetch, "batch"), o.batch, static_cast<double>(r.stages.memory) * 1e-6);
   fmt::print("opened in {:.3f} s; the facts about the files take {:.3f} MB per node\n", r.open_seconds,
              static_cast<double>(r.memory.shared) * 1e-6);
   if (r.read_cost) {
@@ -46,6 +65,7 @@ void print_text(const InputResult& r) {
     }
     line(e, "all", r.epochs[e].samples, r.epochs[e].seconds);
   }
+  print_stages(r);
   if (o.accelerator_ms == 0) return;
   fmt::print("utilisation of emulated accelerators of {} ms a sample, one for each rank:", o.accelerator_ms);
   for (std::size_t e = 0; e < r.epochs.size(); ++e)

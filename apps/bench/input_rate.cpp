@@ -77,23 +77,30 @@ InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
   options.ranks = world.size();
   options.shuffle = o.shuffle;
   if (o.augment) options.decoding.transform = std::make_shared<cosmoflow::RandomCubeSymmetry>();
-  const auto threads = app::decide(o.loader, launch, o.batch);
-  options.threads = threads;
+  options.threads = app::decide(o.loader, launch);
   options.decoding.by_device = o.codes;
   Loader loader(data, options);
 
-  if (o.codes && !loader.coded())
+  if (o.codes && !loader.encoding())
     refuse("--codes: {} holds no counts of 16 bits (int16, uint16): leave it out", data.describe());
   InputResult result{
-      o, launch.machine, world.size(), threads, data.describe(), open_seconds, data.memory(), data.read_cost(), 0, {}};
+      o, launch.machine, world.size(), data.describe(), open_seconds, data.memory(), data.read_cost(), 0, {}, {}};
   for (std::size_t f = 0; f < data.fields().size(); ++f)
     result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, o.accelerator_ms * 1e-3, world));
+  result.stages = loader.statistics();
   return result;
 }
 
 nlohmann::json input_json(const InputResult& r) {
   const auto& o = r.options;
+  const auto stage = [](const LoaderStatistics::Stage& s) {
+    return nlohmann::json{{"threads", s.threads},
+                          {"busy_seconds", s.busy},
+                          {"starved_seconds", s.starved},
+                          {"blocked_seconds", s.blocked},
+                          {"queued_samples", s.queued}};
+  };
   nlohmann::json j{{"data", r.data},
                    {"open_seconds", r.open_seconds},
                    {"rank_bytes", r.memory.rank},
@@ -101,8 +108,15 @@ nlohmann::json input_json(const InputResult& r) {
                    {"ranks", r.ranks},
                    {"machine", r.machine},
                    {"batch", o.batch},
-                   {"loader_threads", r.threads.count},
-                   {"prefetch", r.threads.prefetch},
+                   {"loader_threads", r.stages.decoding.threads},
+                   {"reader_threads", r.stages.reading.threads},
+                   {"prefetch", r.stages.prefetch},
+                   {"loader_bytes", r.stages.memory},
+                   {"stages", {{"reading", stage(r.stages.reading)}, {"decoding", stage(r.stages.decoding)}}},
+                   {"waits",
+                    {{"reading", r.stages.waits.reading},
+                     {"decoding", r.stages.waits.decoding},
+                     {"received", r.stages.waits.ranks}}},
                    {"codes", o.codes},
                    {"accelerator_ms", o.accelerator_ms},
                    {"megabytes_per_sample", r.sample_megabytes},

@@ -45,13 +45,13 @@ struct InputResult {
   InputOptions options;
   std::string machine;  ///< Launch::machine
   int ranks = 1;
-  LoaderThreads threads;
   std::string data;
   double open_seconds = 0;                    ///< time on the slowest rank
   cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
   std::optional<ReadCost> read_cost;          ///< of HDF5
   double sample_megabytes = 0;                ///< in the form that the device gets
   std::vector<Epoch> epochs;
+  LoaderStatistics stages;  ///< of rank 0, over all epochs
 };
 
 /// Reads and decodes universes as training does, without training. Throws InputError for data that cannot be read in

@@ -50,7 +50,7 @@ NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Launch& launch,
   evaluator_.emplace(graph, *parameters_, data, &world_,
                      EvaluatorOptions{.batch = o.batch,
                                       .replica = replica,
-                                      .threads = decide(o.loader, launch, o.batch),
+                                      .threads = decide(o.loader, launch),
                                       .unit = unit,
                                       .evaluation = metrics});
   state_ = checkpoint.load(checkpoint.state().network, *parameters_, std::nullopt);

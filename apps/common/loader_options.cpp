@@ -9,15 +9,36 @@ namespace keelson::app {
 
 void declare_threads(LoaderThreads& o, Subcommand& v) {
   v.option("--loader-threads", o.count,
-           "Decoding threads per rank; 0: 1, or with a GPU the rank's cores but one, at most 8", "N")
+           "Threads per rank that decode samples; auto: 1, or with a GPU the rank's cores but one, at most 8, and more "
+           "while steps wait for decoding",
+           "N")
       .non_negative()
+      .zero_as("auto")
+      .not_stored()
+      .differs_between_ranks();
+  v.option("--reader-threads", o.readers,
+           "Threads per rank that read samples for those to decode, or all that is needed where nothing is decoded; "
+           "auto: as many as decode, and up to 16 while steps wait for reading",
+           "N")
+      .non_negative()
+      .zero_as("auto")
       .not_stored()
       .differs_between_ranks();
 }
 
 void declare_prefetch(LoaderThreads& o, Subcommand& v) {
-  v.option("--prefetch", o.prefetch, "Batches decoded ahead; 0: 2, or as many as keep the decoding threads busy", "N")
+  v.option("--prefetch", o.prefetch, "Batches decoded ahead; auto: 2, or as many as keep all threads busy", "N")
       .non_negative()
+      .zero_as("auto")
+      .not_stored()
+      .differs_between_ranks();
+  v.option("--loader-memory", o.memory,
+           "Memory per rank for batches, and for samples between reading and decoding, e.g. 2G; auto: 256M, but always "
+           "as much as 2 batches ahead need",
+           "BYTES")
+      .byte_size()
+      .non_negative()
+      .zero_as("auto")
       .not_stored()
       .differs_between_ranks();
 }
@@ -46,11 +67,15 @@ void check(const CacheOptions& o) {
     refuse("--cache-folder {} without --cache-disk: say how many bytes of the folder's disk may be used", o.folder);
 }
 
-LoaderThreads decide(const LoaderThreads& wanted, const Launch& launch, std::int64_t batch) {
+LoaderThreads decide(const LoaderThreads& wanted, const Launch& launch) {
+  constexpr int most_decoders = 8, most_readers = 16;
+  const int free_cores = std::max(launch.placement.threads - 1, 1);
   LoaderThreads o = wanted;
-  if (o.count == 0) o.count = launch.on_gpu ? std::clamp(launch.placement.threads - 1, 1, 8) : 1;
-  if (o.prefetch == 0)
-    o.prefetch = std::max(2, static_cast<int>((o.count + batch - 1) / std::max<std::int64_t>(batch, 1)));
+  if (o.count == 0) {
+    o.count = launch.on_gpu ? std::min(free_cores, most_decoders) : 1;
+    o.most_count = std::min(launch.on_gpu ? free_cores : launch.placement.threads, most_decoders);
+  }
+  if (o.readers == 0) o.most_readers = most_readers;  // they sleep while the file system works
   o.cpus = launch.placement.cpus;
   return o;
 }

@@ -96,6 +96,12 @@ Option& Option::byte_size() {
   return *this;
 }
 
+Option& Option::zero_as(std::string word) {
+  zero_ = std::move(word);
+  if (shows_default_) option_->default_str(text());
+  return *this;
+}
+
 Option& Option::value_optional() {
   option_->expected(0, 1);
   optional_ = true;
@@ -131,7 +137,8 @@ bool Option::given() const { return option_->count() > 0; }
 
 std::string Option::text() const {
   if (!given() && !filled_ && !shows_default_) return "";
-  return std::visit([](const auto* target) { return text_of(*target); }, target_);
+  const std::string text = std::visit([](const auto* target) { return text_of(*target); }, target_);
+  return text == "0" && !zero_.empty() ? zero_ : text;
 }
 
 std::vector<std::string> Option::given_texts() const {
@@ -142,15 +149,16 @@ std::vector<std::string> Option::given_texts() const {
 }
 
 std::string Option::expected() const {
+  const std::string or_word = zero_.empty() ? "" : ", or " + zero_;
   if (!words_.empty()) return fmt::format("one of {}", fmt::join(words_, ", "));
-  if (bytes_) return "a size in bytes, with or without a suffix: 4096, 512M, 40G";
+  if (bytes_) return "a size in bytes, with or without a suffix: 4096, 512M, 40G" + or_word;
   const bool whole = !std::holds_alternative<double*>(target_) && !std::holds_alternative<float*>(target_);
   std::string kind = whole ? "a whole number" : "a number";
   if (least_ && most_) return fmt::format("{} from {} to {}", kind, *least_, *most_);
   if (positive_ && whole) return kind + " of at least 1";
   if (positive_) return kind + " above 0";
-  if (least_) return fmt::format("{} of at least {}", kind, *least_);
-  return kind;
+  if (least_) return fmt::format("{} of at least {}{}", kind, *least_, or_word);
+  return kind + or_word;
 }
 
 void Option::read(const std::vector<std::string>& given) {
@@ -177,6 +185,7 @@ void Option::read(const std::vector<std::string>& given) {
         const auto bytes = bytes_ ? parse_bytes(word) : std::nullopt;
         if (bytes && std::in_range<T>(*bytes)) value = static_cast<T>(*bytes);
       }
+      if (!zero_.empty() && word == zero_) value = T{};
       if (!value) refuse_word(word);
       const auto number = static_cast<double>(*value);
       if ((positive_ && !(number > 0)) || (least_ && number < *least_) || (most_ && number > *most_)) refuse_word(word);

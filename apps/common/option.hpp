@@ -27,9 +27,10 @@ class Option {
   Option& non_negative();                      ///< 0 or more
   Option& between(double least, double most);  ///< both included
   Option& one_of(std::vector<std::string> words);
-  Option& comma_separated();  ///< also "a,b" for the two values of a list
-  Option& byte_size();        ///< also with a suffix: "512M", "40G" (powers of 1024)
-  Option& value_optional();   ///< `--name` alone leaves the target empty
+  Option& comma_separated();          ///< also "a,b" for the two values of a list
+  Option& byte_size();                ///< also with a suffix: "512M", "40G" (powers of 1024)
+  Option& zero_as(std::string word);  ///< also this word, for 0; --help shows the word
+  Option& value_optional();           ///< `--name` alone leaves the target empty
   Option& required();
   /// The option changes the bits of a run, so checkpoints store it: Subcommand::values() contains it,
   /// Subcommand::fill() sets it.
@@ -68,6 +69,7 @@ class Option {
   bool positive_ = false;
   std::optional<double> least_, most_;
   std::vector<std::string> words_;
+  std::string zero_;  ///< word for 0; empty: none
 };
 
 }  // namespace keelson::app

@@ -15,7 +15,7 @@ constexpr double little = 0.05;
 double percent(double share) { return 100 * share; }
 
 std::string on_imbalance(const RunTimes& t) {
-  const RunTimes::Spread &compute = t[TimePart::compute], &input = t[TimePart::input];
+  const RunTimes::Spread& compute = t[TimePart::compute];
   const double others = (compute.mean * t.ranks - compute.most) / (t.ranks - 1);
   const double slower = others > 0 ? compute.most / others - 1 : 0;
   const std::string waiting =
@@ -25,11 +25,12 @@ std::string on_imbalance(const RunTimes& t) {
         "{}: rank {} ({}) computes {:.0f} % longer than the others: look at its node (other jobs, clock "
         "rate, heat), or leave it out",
         waiting, compute.most_rank, compute.most_host, percent(slower));
-  if (input.most - input.mean > t[TimePart::imbalance].mean / 2)
-    return fmt::format(
-        "{}: rank {} ({}) waits longest for samples: give more --loader-threads, or look at its file "
-        "system",
-        waiting, input.most_rank, input.most_host);
+  for (const TimePart stage : {TimePart::reading, TimePart::decoding})
+    if (const RunTimes::Spread& input = t[stage]; input.most - input.mean > t[TimePart::imbalance].mean / 2)
+      return fmt::format("{}: rank {} ({}) waits longest for samples to be {}: {}", waiting, input.most_rank,
+                         input.most_host, stage == TimePart::reading ? "read" : "decoded",
+                         stage == TimePart::reading ? "give more --reader-threads, or look at its file system"
+                                                    : "give more --loader-threads");
   return fmt::format(
       "{}, but no rank is always the slow one: look for other work on the cores (--trace shows which steps "
       "are long)",
@@ -42,8 +43,8 @@ std::string advice(const RunTimes& t) {
   const std::string ahead =
       t.host_runs_ahead ? "; compute includes waiting for other ranks, since the host only queues the device's work"
                         : "";
-  constexpr std::array losses{TimePart::communication, TimePart::imbalance, TimePart::input, TimePart::copy,
-                              TimePart::checkpoints};
+  constexpr std::array losses{TimePart::communication, TimePart::imbalance, TimePart::reading,    TimePart::decoding,
+                              TimePart::received,      TimePart::copy,      TimePart::checkpoints};
   const TimePart worst =
       *std::max_element(losses.begin(), losses.end(), [&](TimePart a, TimePart b) { return t.share(a) < t.share(b); });
   const double lost = percent(t.share(worst));
@@ -60,10 +61,19 @@ std::string advice(const RunTimes& t) {
           "exposed communication takes {:.0f} %: more samples per rank and step (--batch) give it more "
           "compute to hide behind",
           lost);
-    case TimePart::input:
+    case TimePart::reading:
       return fmt::format(
-          "waiting for samples takes {:.0f} %: give more --loader-threads (keelson-bench input times "
+          "waiting for samples to be read takes {:.0f} %: give more --reader-threads, keep samples (--cache-memory), "
+          "or stage the files (--stage); keelson-bench input times reading alone{}",
+          lost, ahead);
+    case TimePart::decoding:
+      return fmt::format(
+          "waiting for samples to be decoded takes {:.0f} %: give more --loader-threads (keelson-bench input times "
           "reading alone){}",
+          lost, ahead);
+    case TimePart::received:
+      return fmt::format(
+          "waiting for samples of other ranks takes {:.0f} %: give more --prefetch, so that they are sent earlier{}",
           lost, ahead);
     case TimePart::copy:
       return fmt::format("copying samples takes {:.0f} %: a network whose input is channels-last reads them in place{}",

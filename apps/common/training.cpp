@@ -281,7 +281,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
                    .steps = options_.checkpoint_steps};
   t.max_failures = options_.max_failures;
   t.restart_on_loss = launch_.restart && launch_.restart->spares > 0;
-  t.threads = decide(options_.loader, launch_, t.batch);
+  t.threads = decide(options_.loader, launch_);
   check(options_.cache);
   t.cache = options_.cache;
   t.progress = progress_by(options_.exchange);
@@ -310,7 +310,7 @@ void TrainingRun::choose_the_grid(const TrainingTask& task, Context& context, Co
   t.batch = choice.grid().batch;
   t.micro_batches = choice.grid().micro_batches;
   t.replica = choice.grid().extents;
-  t.threads = decide(options_.loader, launch_, t.batch);
+  t.threads = decide(options_.loader, launch_);
 }
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {

@@ -81,11 +81,7 @@ std::vector<double> TrainingTargets::read_again(std::int64_t first, std::int64_t
   std::vector<double> sums(sums_.size());
   const auto* y = static_cast<const float*>(fields[field_]);
   for (std::int64_t i = first + communicator_->rank(); i < end; i += communicator_->size()) {
-    const SampleId id{seed_, 0, shuffle_ ? order[i] : i};
-    if (transform_)
-      training_.read_transformed(id, *transform_, fields.data());
-    else
-      training_.read(id.index, fields.data());
+    training_.read_sample({.id = {seed_, 0, shuffle_ ? order[i] : i}, .transform = transform_.get()}, fields.data());
     for (std::size_t t = 0; t + 1 < sums.size(); ++t) sums[t] += y[t];
     ++sums.back();
   }

@@ -29,8 +29,9 @@ void copy_rows(const Field& field, const std::byte* whole, const Rows& rows, std
 
 }  // namespace
 
-void Dataset::take_rows(const FieldRows& rows, const std::function<void(void* const* dst)>& read_whole,
-                        void* const* dst) const {
+void Dataset::take_rows(std::span<const std::optional<Rows>> rows,
+                        const std::function<void(void* const* dst)>& read_whole, void* const* dst) const {
+  if (rows.empty()) return read_whole(dst);
   KEELSON_EXPECT(rows.size() == fields().size());
   thread_local std::vector<std::vector<std::byte>> wholes;  // large: allocated once
   wholes.resize(rows.size());
@@ -45,25 +46,18 @@ void Dataset::take_rows(const FieldRows& rows, const std::function<void(void* co
     if (rows[f]) copy_rows(fields()[f], wholes[f].data(), *rows[f], static_cast<std::byte*>(dst[f]));
 }
 
-void Dataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                        void* const* dst) const {
+void Dataset::read_sample(const SampleRequest& request, void* const* dst) const {
+  KEELSON_EXPECT(!request.encoding);  // encoding() has said that there is none
   const auto read_whole = [&](void* const* to) {
-    transform ? read_transformed(id, *transform, to) : read(id.index, to);
+    read(request.id.index, to);
+    if (request.transform) request.transform->apply(request.id, fields(), to);
   };
-  take_rows(rows, read_whole, dst);
+  take_rows(request.rows, read_whole, dst);
 }
 
-void Dataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
-  read(id.index, dst);
-  transform.apply(id, fields(), dst);
-}
+const FieldEncoding* Dataset::encoding(const SampleTransform* /*transform*/) const { return nullptr; }
 
-const CodedField* Dataset::coded(const SampleTransform* /*transform*/) const { return nullptr; }
-
-ops::VoxelSample Dataset::read_codes(const SampleId& /*id*/, const SampleTransform* /*transform*/,
-                                     void* const* /*dst*/) const {
-  fail("internal error: codes were asked of {}, which has none", describe());
-}
+bool Dataset::has_stored_form() const { return false; }
 
 std::int64_t Dataset::stored_bytes() const {
   std::int64_t bytes = 0;
@@ -80,22 +74,17 @@ void Dataset::read_stored(std::int64_t index, std::byte* dst) const {
   read(index, to.data());
 }
 
-void Dataset::decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                     const std::byte* stored, void* const* dst) const {
+void Dataset::decode(const SampleRequest& request, const std::byte* stored, void* const* dst) const {
+  KEELSON_EXPECT(!request.encoding);
   const auto read_whole = [&](void* const* to) {
     for (std::size_t f = 0; f < fields().size(); ++f) {
       const std::int64_t bytes = fields()[f].bytes();
       std::memcpy(to[f], stored, static_cast<std::size_t>(bytes));
       stored += bytes;
     }
-    if (transform) transform->apply(id, fields(), to);
+    if (request.transform) request.transform->apply(request.id, fields(), to);
   };
-  rows.empty() ? read_whole(dst) : take_rows(rows, read_whole, dst);
-}
-
-ops::VoxelSample Dataset::decode_to_codes(const SampleId& /*id*/, const SampleTransform* /*transform*/,
-                                          const std::byte* /*stored*/, void* const* /*dst*/) const {
-  fail("internal error: codes were asked of {}, which has none", describe());
+  take_rows(request.rows, read_whole, dst);
 }
 
 std::optional<ReadCost> Dataset::read_cost() const { return std::nullopt; }

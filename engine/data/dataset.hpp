@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/field_encoding.hpp"
 #include "engine/data/hdf5/read_cost.hpp"
 #include "engine/data/sample_transform.hpp"
-#include "engine/ops/decode_voxels.hpp"
 #include "engine/tensor/rows.hpp"
 #include "engine/tensor/tensor.hpp"
 
@@ -34,17 +34,23 @@ struct Field {
 /// of a field become zeros. Empty: all fields as wholes.
 using FieldRows = std::vector<std::optional<Rows>>;
 
-/// A field that a data set can deliver undecoded, in the 16-bit codes of its files, for a device that decodes them
-/// (ops::DecodeVoxels). Codes need half the bytes of f32 for reading, copying and prefetching, and the host has no work
-/// with them.
-struct CodedField {
-  std::size_t field = 0;               ///< index into Dataset::fields()
-  std::int64_t stored_channels = 1;    ///< codes per voxel, which are contiguous
-  std::vector<std::int32_t> channels;  ///< the stored channel of each channel of the field
-  std::vector<float> table;            ///< (65536) value of each code
+/// Which sample is wanted, and in which form.
+struct SampleRequest {
+  SampleId id;                                 ///< of the sample; seed and epoch are those of random transforms
+  const SampleTransform* transform = nullptr;  ///< changes the sample; null: none
+  /// One entry per field, as in FieldRows: only these rows are written, one after the other; empty: all fields as
+  /// wholes.
+  std::span<const std::optional<Rows>> rows = {};
+  /// Not null: the field of Dataset::encoding(transform) is wanted in its encoded form, and what says how to decode the
+  /// sample is written here: FieldEncoding::parameter_bytes bytes. Only together with empty `rows`.
+  void* encoding = nullptr;
 };
 
-/// Samples by index, decoded for the network. Several threads call read() at the same time.
+/// Samples by index, decoded for the network. Several threads call the reading functions at the same time.
+///
+/// A data set of small samples overrides read() alone. A data set of large samples overrides read_sample(), too, if it
+/// can read a part of the rows, or transform while it decodes, and the functions of the stored form, if the files have
+/// fewer bytes than the fields.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -52,40 +58,31 @@ class Dataset {
   virtual std::int64_t size() const = 0;
   /// The arrays of each sample, in the order in which read() writes them.
   virtual const std::vector<Field>& fields() const = 0;
-  /// Decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last (D, H, W,
-  /// C), the order on disk; others row-major. Throws InputError, naming the file, for data that cannot be read, are NaN
-  /// or infinite.
+  /// Reads and decodes sample `index` into `dst`, one pointer per field. Fields of rank >= 3 are written channels-last
+  /// (D, H, W, C), the order on disk; others row-major. Throws InputError, naming the file, for data that cannot be
+  /// read, are NaN or infinite.
   virtual void read(std::int64_t index, void* const* dst) const = 0;
-  /// Decodes sample `id.index` and transforms it. This default calls read(), then SampleTransform::apply(). A data set
-  /// of large fields that knows the transform overrides this function and does both in one pass.
-  virtual void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const;
-  /// As read_transformed(), or as read() if `transform` is null, but writes only these rows of each field, one after
-  /// the other. This default reads the whole sample into memory of its own. A data set whose files have the rows in
-  /// this order overrides the function.
-  virtual void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                         void* const* dst) const;
-  /// The field that read_codes() leaves undecoded if samples are changed by `transform` (null: no transform). Null if
-  /// the files hold no codes, or if only the host can apply the transform. Valid as long as the data set.
-  virtual const CodedField* coded(const SampleTransform* transform) const;
-  /// As read_transformed(), or as read() if `transform` is null, except for the coded field: `dst` gets its codes (D,
-  /// H, W, stored_channels), and the result says how to decode them. Throws as read(), for the same data. May be called
-  /// only if coded(transform) is not null.
-  virtual ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const;
+  /// The same for a sample in the wanted form. This default calls read(), then SampleTransform::apply(), and copies the
+  /// rows; for rows it needs memory for a whole sample. Throws as read().
+  virtual void read_sample(const SampleRequest& request, void* const* dst) const;
+  /// The field that can be delivered encoded if samples are changed by `transform` (null: no transform). Null if there
+  /// is none, or if only the host can apply the transform. Valid as long as the data set.
+  virtual const FieldEncoding* encoding(const SampleTransform* transform) const;
 
-  // ---- the stored form of a sample, which caches keep and ranks send to each other (SampleCache)
+  // ---- The stored form of a sample, which caches keep, ranks send to each other (SampleCache), and reading threads
+  // ---- hand to decoding threads (Loader)
 
+  /// Whether the stored form is another one than the fields: reading and decoding are then two pieces of work. This
+  /// default: false.
+  virtual bool has_stored_form() const;
   /// Bytes of the stored form, of every sample. This default: those of all fields.
   virtual std::int64_t stored_bytes() const;
   /// Reads the stored form. This default writes the fields as read() does, one after the other. A data set whose files
-  /// have smaller elements overrides the three functions: the stored form is then what the files hold. Throws as read()
+  /// have smaller elements overrides the four functions: the stored form is then what the files hold. Throws as read()
   /// for data that cannot be read; numbers that are not finite may be found by decode() alone.
   virtual void read_stored(std::int64_t index, std::byte* dst) const;
-  /// As read_rows(), or without rows as read_transformed() or read(), but from the stored form.
-  virtual void decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                      const std::byte* stored, void* const* dst) const;
-  /// As read_codes(), but from the stored form.
-  virtual ops::VoxelSample decode_to_codes(const SampleId& id, const SampleTransform* transform,
-                                           const std::byte* stored, void* const* dst) const;
+  /// As read_sample(), but from the stored form.
+  virtual void decode(const SampleRequest& request, const std::byte* stored, void* const* dst) const;
 
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// What reading a sample takes from its file, by the chunks of the first file. No value: the files are not HDF5.
@@ -96,8 +93,8 @@ class Dataset {
   virtual std::uint64_t digest() const;
 
  protected:
-  /// Writes these rows of each field, of which `read_whole(dst)` writes all rows.
-  void take_rows(const FieldRows& rows, const std::function<void(void* const* dst)>& read_whole,
+  /// Writes these rows of each field, of which `read_whole(dst)` writes all rows. Without rows: all of them.
+  void take_rows(std::span<const std::optional<Rows>> rows, const std::function<void(void* const* dst)>& read_whole,
                  void* const* dst) const;
 };
 

@@ -33,26 +33,15 @@ class GoodSamples final : public Dataset {
   std::int64_t size() const override { return data_.size() - std::ssize(broken_); }
   const std::vector<Field>& fields() const override { return data_.fields(); }
   void read(std::int64_t index, void* const* dst) const override { data_.read(original(index), dst); }
-  void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override {
-    data_.read_transformed(original(id), transform, dst);
+  void read_sample(const SampleRequest& request, void* const* dst) const override {
+    data_.read_sample(original(request), dst);
   }
-  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                 void* const* dst) const override {
-    data_.read_rows(original(id), transform, rows, dst);
-  }
-  const CodedField* coded(const SampleTransform* transform) const override { return data_.coded(transform); }
-  ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const override {
-    return data_.read_codes(original(id), transform, dst);
-  }
+  const FieldEncoding* encoding(const SampleTransform* transform) const override { return data_.encoding(transform); }
+  bool has_stored_form() const override { return data_.has_stored_form(); }
   std::int64_t stored_bytes() const override { return data_.stored_bytes(); }
   void read_stored(std::int64_t index, std::byte* dst) const override { data_.read_stored(original(index), dst); }
-  void decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows, const std::byte* stored,
-              void* const* dst) const override {
-    data_.decode(original(id), transform, rows, stored, dst);
-  }
-  ops::VoxelSample decode_to_codes(const SampleId& id, const SampleTransform* transform, const std::byte* stored,
-                                   void* const* dst) const override {
-    return data_.decode_to_codes(original(id), transform, stored, dst);
+  void decode(const SampleRequest& request, const std::byte* stored, void* const* dst) const override {
+    data_.decode(original(request), stored, dst);
   }
   std::string describe() const override;
   std::uint64_t digest() const override;
@@ -61,9 +50,9 @@ class GoodSamples final : public Dataset {
   std::int64_t original(std::int64_t index) const;
 
  private:
-  SampleId original(SampleId id) const {
-    id.index = original(id.index);
-    return id;
+  SampleRequest original(SampleRequest request) const {
+    request.id.index = original(request.id.index);
+    return request;
   }
 
   const Dataset& data_;

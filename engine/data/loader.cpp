@@ -2,21 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <new>
+#include <numeric>
 #include <optional>
-#include <system_error>
-#include <thread>
+#include <utility>
 
-#include "engine/base/background_thread.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
 #include "engine/data/cache/batch_shares.hpp"
 #include "engine/data/cache/detail/sample_exchange.hpp"
+#include "engine/data/detail/loader_stages.hpp"
 #include "engine/data/epoch_order.hpp"
 
 namespace keelson {
@@ -40,6 +38,20 @@ std::vector<Field> SampleDecoding::fields_of(const Dataset& data) const {
   return fields;
 }
 
+LoaderWaits& LoaderWaits::operator+=(const LoaderWaits& o) {
+  reading += o.reading;
+  decoding += o.decoding;
+  ranks += o.ranks;
+  return *this;
+}
+
+LoaderWaits& LoaderWaits::operator-=(const LoaderWaits& o) {
+  reading -= o.reading;
+  decoding -= o.decoding;
+  ranks -= o.ranks;
+  return *this;
+}
+
 SampleCounts& SampleCounts::operator+=(const SampleCounts& other) {
   read.memory += other.read.memory;
   read.disk += other.read.disk;
@@ -49,28 +61,26 @@ SampleCounts& SampleCounts::operator+=(const SampleCounts& other) {
   return *this;
 }
 
-/// Steps use a ring of buffers: one for the step that the caller holds, and the others for the next steps. Threads take
-/// jobs in the order in which they came: the samples of the steps, one by one. A step is ready when all its samples are
-/// decoded. One mutex guards all state; no thread holds it while it decodes. Only the caller's thread calls MPI.
+/// Steps use a ring of buffers: one for the step that the caller holds, and the others for the next steps. Samples go
+/// through the stages in the order of the steps. A step is ready when all its samples are decoded. One mutex guards all
+/// state. Only the caller's thread calls MPI.
 struct Loader::Impl {
+  using SampleJob = detail::SampleJob;
   struct PrefetchBuffer {
     Batch batch;
     std::vector<std::shared_ptr<void>> memory;
     char* field(std::size_t f) const { return static_cast<char*>(memory[f].get()); }
     std::vector<float> weight;
     std::vector<std::int64_t> indices;
-    std::vector<ops::VoxelSample> voxels;
-    std::int64_t open = 0;  ///< samples not yet decoded
+    std::vector<std::byte> parameters;
+    std::int64_t unread = 0;   ///< samples that this rank has not read yet
+    std::int64_t awaited = 0;  ///< samples that have not come from other ranks
+    std::int64_t open = 0;     ///< samples not yet decoded
+    std::int64_t unsent = 0;   ///< samples for other ranks that are not yet read
     std::exception_ptr error;
     std::int64_t error_sample =
         0;  ///< the first failed sample of the batch, so that the reported error does not depend on timing
     std::unique_ptr<detail::SampleExchange> exchange;  ///< with other ranks; null: nothing is sent
-  };
-  struct Job {
-    enum class Kind : std::uint8_t { decode, decode_received, send };
-    Kind kind;
-    PrefetchBuffer* buffer;
-    std::int64_t sample;  ///< of the batch; of Kind::send the number of the message
   };
 
   Impl(const Dataset& dataset_, const LoaderOptions& options_);
@@ -79,65 +89,75 @@ struct Loader::Impl {
     const std::int64_t global_batch = options.ranks * options.batch;
     return (dataset.size() - sample + global_batch - 1) / global_batch;
   }
-  void end_threads();
+  void make_buffers();
+  void make_stages();
   void prepare(std::int64_t step);
   std::vector<std::int64_t> own_samples(PrefetchBuffer& buffer, std::int64_t first, const GlobalBatch& global);
-  void work();
-  void do_job(const Job& job);
-  void decode(PrefetchBuffer& buffer, std::int64_t sample, const std::byte* received);
+  SampleRequest request_of(const SampleJob& job);
+  std::vector<void*> place_of(const SampleJob& job) const;
+  const std::byte* read(const SampleJob& job, std::byte* room);
+  void decode(const SampleJob& job, const std::byte* stored);
+  void sample_is_done(const SampleJob& job, std::exception_ptr error);
+  void add_received(std::size_t buffer, std::size_t position);
   void abandon_epoch(std::unique_lock<std::mutex>& lock);
   void advance_exchange(std::unique_lock<std::mutex>& lock);
   void wait_for(PrefetchBuffer& buffer, std::unique_lock<std::mutex>& lock);
+  double& waits_of_stage(const PrefetchBuffer& buffer);
   bool exchanges() const { return cache && cache->samples().ranks > 1; }
-  PrefetchBuffer& buffer_of(std::int64_t step) {
-    return buffers[static_cast<std::size_t>(step % static_cast<std::int64_t>(buffers.size()))];
+  std::size_t number_of_buffer(std::int64_t step) const {
+    return static_cast<std::size_t>(step % static_cast<std::int64_t>(buffers.size()));
   }
+  PrefetchBuffer& buffer_of(std::int64_t step) { return buffers[number_of_buffer(step)]; }
   std::int64_t last_prepared() const { return std::min(steps, held + static_cast<std::int64_t>(buffers.size())); }
 
   const Dataset& dataset;
   const LoaderOptions options;
-  const CodedField* const coded;           ///< null: the host decodes all fields
+  const FieldEncoding* const encoding;     ///< null: the host decodes all fields
   std::unique_ptr<SampleCache> cache;      ///< null: none
   std::int64_t first_sample = 0;           ///< position in the epoch's order at which step 0 begins
   std::int64_t steps = 0;                  ///< steps from there to the end of the epoch
   std::vector<std::int64_t> sample_bytes;  ///< bytes of a sample's field, for each field
+  detail::LoaderRoom room;
 
-  std::mutex mutex;
-  std::condition_variable work_to_do, batch_ready;
+  mutable std::mutex mutex;
   std::vector<PrefetchBuffer> buffers;
   std::optional<EpochOrder> order;  ///< no value: the order of the data set
   std::int64_t epoch = -1;
   std::int64_t held = 0;  ///< the step that the caller holds, or will get next
   bool caller_holds = false;
-  std::deque<Job> jobs;
   std::int64_t read_samples = 0;  ///< without a cache
-  int busy = 0;                   ///< threads that work
-  bool stop = false;
-  std::vector<std::thread> threads;
+  LoaderWaits waits;
+  std::optional<detail::LoaderStages> stages;  ///< ends before what its threads use
 };
 
 Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
-    : dataset(dataset_), options(options_), coded(options_.decoding.coded(dataset_)) {
-  const auto require = [](bool ok, const char* what, std::int64_t found, const char* expected) {
-    if (!ok) refuse("The {} is {}. Expected {}", what, found, expected);
+    : dataset(dataset_), options(options_), encoding(options_.decoding.encoding(dataset_)) {
+  const auto require = [](std::int64_t found, std::int64_t least, const char* what, const char* expected) {
+    if (found < least) refuse("The {} is {}. Expected {}", what, found, expected);
   };
-  require(options.batch >= 1, "batch size", options.batch, "at least 1 sample per rank");
-  require(options.threads.count >= 1, "number of decoding threads", options.threads.count, "at least 1");
-  require(options.threads.prefetch >= 1, "number of batches decoded ahead", options.threads.prefetch, "at least 1");
+  require(options.batch, 1, "batch size", "at least 1 sample per rank");
+  require(options.threads.count, 1, "number of decoding threads", "at least 1");
+  require(options.threads.readers, 0, "number of reading threads", "at least 1, or 0 for as many as decoding threads");
+  require(options.threads.prefetch, 0, "number of batches decoded ahead", "at least 1, or 0 for a number that fits");
   KEELSON_EXPECT(options.ranks >= 1 && options.rank >= 0 && options.rank < options.ranks);
   if (options.decoding.transform) options.decoding.transform->check(dataset);
   steps = steps_from(0);
   for (const Field& f : options.decoding.fields_of(dataset)) sample_bytes.push_back(f.bytes());
-  if (coded) {
-    const Shape& decoded = dataset.fields()[coded->field].shape;
-    sample_bytes[coded->field] =
-        decoded.elements() / decoded[0] * coded->stored_channels * static_cast<std::int64_t>(sizeof(std::uint16_t));
-  }
-
+  if (encoding) sample_bytes[encoding->field()] = encoding->sample_bytes();
   if (options.cache.enabled()) cache = std::make_unique<SampleCache>(dataset, options.cache, options.peers);
   KEELSON_EXPECT(!cache || cache->samples().ranks == options.ranks);
+  make_buffers();
+  make_stages();
+}
+
+void Loader::Impl::make_buffers() {
+  const std::int64_t sample = std::accumulate(sample_bytes.begin(), sample_bytes.end(), std::int64_t{0});
+  const bool two_stages = cache || (dataset.has_stored_form() && !encoding && options.decoding.rows.empty());
   // With an exchange one more: a sample is read, then sent, then decoded.
-  buffers.resize(static_cast<std::size_t>(options.threads.prefetch) + (exchanges() ? 2 : 1));
+  const int extra = exchanges() ? 2 : 1;
+  room = detail::room_for(options.threads, options.batch, sample * options.batch, extra,
+                          two_stages ? std::max<std::int64_t>(dataset.stored_bytes(), 1) : 0, cache != nullptr);
+  buffers.resize(static_cast<std::size_t>(room.prefetch + extra));
   for (PrefetchBuffer& buffer : buffers) {
     buffer.weight.resize(static_cast<std::size_t>(options.batch));
     buffer.indices.resize(static_cast<std::size_t>(options.batch));
@@ -147,26 +167,24 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
       buffer.batch.fields.push_back(buffer.memory.back().get());
     }
     buffer.batch.weight = buffer.weight.data();
-    if (coded) {
-      buffer.voxels.resize(static_cast<std::size_t>(options.batch));
-      buffer.batch.coded = coded;
-      buffer.batch.voxels = buffer.voxels.data();
+    if (encoding) {
+      buffer.parameters.resize(static_cast<std::size_t>(options.batch * encoding->parameter_bytes()));
+      buffer.batch.encoding = encoding;
+      buffer.batch.parameters = buffer.parameters.data();
     }
     buffer.batch.indices = buffer.indices.data();
     buffer.batch.sample_offset = options.rank * options.batch;
     if (exchanges()) buffer.exchange = std::make_unique<detail::SampleExchange>(*options.peers, *cache);
   }
-  try {
-    for (int i = 0; i < options.threads.count; ++i)
-      threads.push_back(start_background_thread("decoder", [this] { work(); }, options.threads.cpus));
-  } catch (const std::system_error& e) {
-    const auto started = threads.size();
-    end_threads();
-    fail(
-        "only {} of {} decoding threads can be started ({}); give fewer --loader-threads, or raise the limit on "
-        "processes (ulimit -u) or on memory",
-        started, options.threads.count, e.code().message());
-  }
+}
+
+void Loader::Impl::make_stages() {
+  detail::LoaderStages::Work work{
+      .read = [this](const SampleJob& job, std::byte* place) { return read(job, place); },
+      .decode = [this](const SampleJob& job, const std::byte* stored) { decode(job, stored); },
+      .has_read = [this](const SampleJob& job) { --buffers[job.buffer].unread; },
+      .is_done = [this](const SampleJob& job, std::exception_ptr error) { sample_is_done(job, std::move(error)); }};
+  stages.emplace(mutex, std::move(work), options.threads, room.between, room.between > 0 ? dataset.stored_bytes() : 0);
 }
 
 /// The other ranks may still wait for samples of this one. While an exception passes, they may have stopped.
@@ -176,16 +194,7 @@ Loader::Impl::~Impl() {
       abandon_epoch(lock);
     } catch (const Error&) {  // ranks are lost
     }
-  end_threads();
-}
-
-void Loader::Impl::end_threads() {
-  {
-    const std::lock_guard lock(mutex);
-    stop = true;
-  }
-  work_to_do.notify_all();
-  for (auto& t : threads) t.join();
+  stages.reset();
 }
 
 /// The samples of this rank, of the global batch that begins at `first` in the epoch's order. Begins the messages.
@@ -206,7 +215,8 @@ std::vector<std::int64_t> Loader::Impl::own_samples(PrefetchBuffer& buffer, std:
 
 /// Sets the samples of step `step`, whose buffer must be free. Called with the mutex held.
 void Loader::Impl::prepare(std::int64_t step) {
-  PrefetchBuffer& buffer = buffer_of(step);
+  const std::size_t number = number_of_buffer(step);
+  PrefetchBuffer& buffer = buffers[number];
   if (buffer.exchange) buffer.exchange->end();
   const std::int64_t first = first_sample + step * options.ranks * options.batch;
   const GlobalBatch global{std::min(dataset.size() - first, options.ranks * options.batch), options.batch};
@@ -215,89 +225,86 @@ void Loader::Impl::prepare(std::int64_t step) {
   b.global_count = global.count;
   b.count = std::ssize(samples);
   std::ranges::copy(samples, buffer.indices.begin());
-  for (std::int64_t i = 0; i < options.batch; ++i) {
-    buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
-    if (coded && i >= b.count) buffer.voxels[i] = {};
-  }
+  for (std::int64_t i = 0; i < options.batch; ++i) buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
+  std::ranges::fill(buffer.parameters, std::byte{0});
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
     const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
     std::memset(buffer.field(f) + used, 0, static_cast<std::size_t>(all - used));
   }
-  buffer.open = b.count;
+  buffer.unread = buffer.open = b.count;
+  buffer.awaited = buffer.unsent = 0;
   buffer.error = nullptr;
-  for (std::size_t i = 0; buffer.exchange && i < buffer.exchange->sends(); ++i)
-    if (buffer.exchange->needs_reading(i)) jobs.push_back({Job::Kind::send, &buffer, static_cast<std::int64_t>(i)});
-  for (std::int64_t i = 0; i < b.count; ++i)
-    if (!buffer.exchange || !buffer.exchange->receives(static_cast<std::size_t>(i)))
-      jobs.push_back({Job::Kind::decode, &buffer, i});
-}
-
-/// `received`: the sample in its stored form; null: read here.
-void Loader::Impl::decode(PrefetchBuffer& buffer, std::int64_t sample, const std::byte* received) {
-  thread_local std::vector<void*> dst;
-  dst.resize(sample_bytes.size());
-  for (std::size_t f = 0; f < dst.size(); ++f) dst[f] = buffer.field(f) + sample * sample_bytes[f];
-  const std::int64_t index = buffer.indices[static_cast<std::size_t>(sample)];
-  const SampleId id{options.seed, epoch, index};
-  const SampleTransform* const transform = options.decoding.transform.get();
-  auto* const voxels = coded ? &buffer.voxels[static_cast<std::size_t>(sample)] : nullptr;
-  if (cache || received) {
-    thread_local std::vector<std::byte> scratch;
-    if (!received) scratch.resize(static_cast<std::size_t>(cache->bytes()));
-    const std::byte* const stored = received ? received : cache->read(index, scratch.data());
-    if (coded)
-      *voxels = dataset.decode_to_codes(id, transform, stored, dst.data());
-    else
-      dataset.decode(id, transform, options.decoding.rows, stored, dst.data());
-  } else if (coded) {
-    *voxels = dataset.read_codes(id, transform, dst.data());
-  } else if (!options.decoding.rows.empty()) {
-    dataset.read_rows(id, transform, options.decoding.rows, dst.data());
-  } else if (transform) {
-    dataset.read_transformed(id, *transform, dst.data());
-  } else {
-    dataset.read(index, dst.data());
+  for (std::size_t i = 0; buffer.exchange && i < buffer.exchange->sends(); ++i) {
+    if (!buffer.exchange->needs_reading(i)) continue;
+    ++buffer.unsent;
+    stages->add({SampleJob::Kind::send, number, static_cast<std::int64_t>(i)});
+  }
+  for (std::int64_t i = 0; i < b.count; ++i) {
+    if (buffer.exchange && buffer.exchange->receives(static_cast<std::size_t>(i))) {
+      --buffer.unread;
+      ++buffer.awaited;
+    } else {
+      stages->add({SampleJob::Kind::own, number, i});
+    }
   }
 }
 
-void Loader::Impl::do_job(const Job& job) {
-  if (job.kind == Job::Kind::send) return job.buffer->exchange->read(static_cast<std::size_t>(job.sample));
-  const TraceSpan span("decode a sample", "input");
-  const bool came = job.kind == Job::Kind::decode_received;
-  decode(*job.buffer, job.sample,
-         came ? job.buffer->exchange->received(static_cast<std::size_t>(job.sample)) : nullptr);
+SampleRequest Loader::Impl::request_of(const SampleJob& job) {
+  PrefetchBuffer& buffer = buffers[job.buffer];
+  SampleRequest request{.id = {options.seed, epoch, buffer.indices[static_cast<std::size_t>(job.sample)]},
+                        .transform = options.decoding.transform.get(),
+                        .rows = options.decoding.rows};
+  if (encoding) request.encoding = buffer.parameters.data() + job.sample * encoding->parameter_bytes();
+  return request;
 }
 
-void Loader::Impl::work() {
-  std::unique_lock lock(mutex);
-  for (;;) {
-    work_to_do.wait(lock, [&] { return stop || !jobs.empty(); });
-    if (stop) return;
-    const Job job = jobs.front();
-    jobs.pop_front();
-    ++busy;
-    lock.unlock();
-    std::exception_ptr error;
-    try {
-      do_job(job);
-    } catch (...) {
-      error = std::current_exception();
-    }
-    lock.lock();
-    --busy;
-    PrefetchBuffer& buffer = *job.buffer;
-    const std::int64_t place = job.kind == Job::Kind::send ? -1 : job.sample;  // this rank's own reasons first
-    if (error && (!buffer.error || place < buffer.error_sample)) {
-      buffer.error = std::move(error);
-      buffer.error_sample = place;
-    }
-    error = nullptr;
-    if (job.kind != Job::Kind::send) {
-      --buffer.open;
-      read_samples += cache ? 0 : 1;
-    }
-    if (buffer.open == 0 || stop || busy == 0) batch_ready.notify_all();
+/// Where the fields of a sample are wanted.
+std::vector<void*> Loader::Impl::place_of(const SampleJob& job) const {
+  std::vector<void*> place(sample_bytes.size());
+  for (std::size_t f = 0; f < place.size(); ++f) place[f] = buffers[job.buffer].field(f) + job.sample * sample_bytes[f];
+  return place;
+}
+
+const std::byte* Loader::Impl::read(const SampleJob& job, std::byte* place) {
+  if (job.kind == SampleJob::Kind::send) {
+    buffers[job.buffer].exchange->read(static_cast<std::size_t>(job.sample));
+    return nullptr;
   }
+  const SampleRequest request = request_of(job);
+  if (cache) return cache->read(request.id.index, place);
+  if (!place) {
+    dataset.read_sample(request, place_of(job).data());
+    return nullptr;
+  }
+  dataset.read_stored(request.id.index, place);
+  return place;
+}
+
+void Loader::Impl::decode(const SampleJob& job, const std::byte* stored) {
+  // Of a sample of another rank, the message says whether it is good.
+  if (job.kind == SampleJob::Kind::received)
+    stored = buffers[job.buffer].exchange->received(static_cast<std::size_t>(job.sample));
+  dataset.decode(request_of(job), stored, place_of(job).data());
+}
+
+void Loader::Impl::sample_is_done(const SampleJob& job, std::exception_ptr error) {
+  PrefetchBuffer& buffer = buffers[job.buffer];
+  const bool sends = job.kind == SampleJob::Kind::send;
+  const std::int64_t place = sends ? -1 : job.sample;  // this rank's own reasons first
+  if (error && (!buffer.error || place < buffer.error_sample)) {
+    buffer.error = std::move(error);
+    buffer.error_sample = place;
+  }
+  --(sends ? buffer.unsent : buffer.open);
+  if (sends) return;
+  if (room.between == 0) --buffer.unread;
+  read_samples += cache ? 0 : 1;
+}
+
+/// A sample has come from another rank. Called with the mutex held.
+void Loader::Impl::add_received(std::size_t buffer, std::size_t position) {
+  --buffers[buffer].awaited;
+  stages->add_decoding({SampleJob::Kind::received, buffer, static_cast<std::int64_t>(position)}, nullptr);
 }
 
 /// Lets messages advance, and gives samples that have come to the threads. Called with the mutex held, which is free
@@ -305,46 +312,56 @@ void Loader::Impl::work() {
 void Loader::Impl::advance_exchange(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   std::vector<bool> blocked(static_cast<std::size_t>(options.ranks));
-  std::vector<Job> come;
-  for (std::int64_t step = held; step < last_prepared(); ++step) {
-    PrefetchBuffer& buffer = buffer_of(step);
-    buffer.exchange->advance(blocked, [&](std::size_t position) {
-      come.push_back({Job::Kind::decode_received, &buffer, static_cast<std::int64_t>(position)});
-    });
-  }
+  std::vector<std::pair<std::size_t, std::size_t>> come;  // buffer, position
+  for (std::int64_t step = held; step < last_prepared(); ++step)
+    buffer_of(step).exchange->advance(
+        blocked, [&](std::size_t position) { come.emplace_back(number_of_buffer(step), position); });
   lock.lock();
-  jobs.insert(jobs.end(), come.begin(), come.end());
-  if (!come.empty()) work_to_do.notify_all();
+  for (const auto& [buffer, position] : come) add_received(buffer, position);
+  if (!come.empty()) stages->wake();
+}
+
+/// What a wait for this batch is counted as now.
+double& Loader::Impl::waits_of_stage(const PrefetchBuffer& buffer) {
+  if (buffer.unread > 0) return waits.reading;
+  return buffer.open > buffer.awaited || buffer.awaited == 0 ? waits.decoding : waits.ranks;
 }
 
 /// Waits until the step of the buffer is decoded, and all its samples for other ranks are on their way: these ranks
 /// wait for them in the same step.
 void Loader::Impl::wait_for(PrefetchBuffer& buffer, std::unique_lock<std::mutex>& lock) {
-  if (!buffer.exchange) return batch_ready.wait(lock, [&] { return buffer.open == 0; });
-  for (;;) {
+  using clock = std::chrono::steady_clock;
+  auto since = clock::now();
+  const auto counted = [&](const auto& wait) {
+    double& seconds = waits_of_stage(buffer);
+    wait();
+    const auto now = clock::now();
+    seconds += std::chrono::duration<double>(now - since).count();
+    since = now;
+  };
+  while (!buffer.exchange && buffer.open > 0) counted([&] { stages->changed().wait(lock); });
+  while (buffer.exchange) {
     advance_exchange(lock);
     const bool sent = buffer.exchange->all_started();
-    if (sent && buffer.open == 0) return;
-    if (sent && jobs.empty() && busy == 0) {  // what is open comes from other ranks; the watchdog reports a long wait
-      lock.unlock();
-      const auto arrived = [&](std::size_t position) {
-        const std::lock_guard guard(mutex);
-        jobs.push_back({Job::Kind::decode_received, &buffer, static_cast<std::int64_t>(position)});
-      };
-      buffer.exchange->wait_for_one(arrived);
-      lock.lock();
-      work_to_do.notify_all();
-      continue;
+    if (sent && buffer.open == 0 && buffer.unsent == 0) return;  // a message may have left before its error is known
+    if (sent && stages->is_idle()) {  // what is open comes from other ranks; the watchdog reports a long wait
+      counted([&] {
+        lock.unlock();
+        std::optional<std::size_t> come;
+        buffer.exchange->wait_for_one([&](std::size_t position) { come = position; });
+        lock.lock();
+        if (come) add_received(static_cast<std::size_t>(&buffer - buffers.data()), *come);
+        stages->wake();
+      });
+    } else {
+      counted([&] { stages->changed().wait_for(lock, std::chrono::microseconds(100)); });
     }
-    batch_ready.wait_for(lock, std::chrono::microseconds(100));
   }
 }
 
 /// Decodes nothing more. What this rank sends, and what is sent to it, still travels.
 void Loader::Impl::abandon_epoch(std::unique_lock<std::mutex>& lock) {
-  std::erase_if(jobs, [](const Job& j) { return j.kind != Job::Kind::send; });
-  work_to_do.notify_all();
-  batch_ready.wait(lock, [&] { return busy == 0 && jobs.empty(); });
+  stages->abandon(lock);
   if (!exchanges()) return;
   std::vector<bool> blocked(static_cast<std::size_t>(options.ranks));
   for (std::int64_t step = held; step < last_prepared(); ++step)
@@ -356,7 +373,7 @@ Loader::Loader(const Dataset& dataset, const LoaderOptions& options) : impl_(new
 
 Loader::~Loader() = default;
 
-const CodedField* Loader::coded() const { return impl_->coded; }
+const FieldEncoding* Loader::encoding() const { return impl_->encoding; }
 
 std::int64_t Loader::sample_bytes(std::size_t field) const { return impl_->sample_bytes.at(field); }
 
@@ -375,6 +392,16 @@ SampleCounts Loader::counts() const {
   return counts;
 }
 
+LoaderStatistics Loader::statistics() const {
+  const Impl& d = *impl_;
+  const std::lock_guard lock(d.mutex);
+  LoaderStatistics s = d.stages->statistics();
+  s.prefetch = d.room.prefetch;
+  s.memory = d.room.bytes;
+  s.waits = d.waits;
+  return s;
+}
+
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
   Impl& d = *impl_;
   KEELSON_EXPECT(epoch >= 0 && first_sample >= 0);
@@ -387,7 +414,7 @@ void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
   d.held = 0;
   d.caller_holds = false;
   for (std::int64_t step = 0; step < d.last_prepared(); ++step) d.prepare(step);
-  d.work_to_do.notify_all();
+  d.stages->wake();
 }
 
 const Batch* Loader::next() {
@@ -400,11 +427,12 @@ const Batch* Loader::next() {
     ++d.held;
     d.caller_holds = false;
     if (d.last_prepared() > prepared) d.prepare(prepared);
-    d.work_to_do.notify_all();
+    d.stages->wake();
   }
   if (d.held >= d.steps) return nullptr;
   Impl::PrefetchBuffer& buffer = d.buffer_of(d.held);
   d.wait_for(buffer, lock);
+  d.stages->count_batch(d.waits);
   if (buffer.error) std::rethrow_exception(buffer.error);  // throws again in each call, until another epoch is started
   d.caller_holds = true;
   return &buffer.batch;

@@ -10,21 +10,33 @@
 
 namespace keelson {
 
-/// Threads of a rank that decode samples before a step needs them.
+/// Threads of a rank that read and decode samples before a step needs them, in two stages: some threads read the stored
+/// form (Dataset::read_stored), others decode it. Where the stored form is that of the network, or a device decodes, or
+/// only some rows of samples are wanted, the reading threads do all, and there are no others.
 struct LoaderThreads {
-  int count = 1;     ///< decoding threads
-  int prefetch = 2;  ///< batches decoded ahead, besides the batch in use
+  int count = 1;    ///< decoding threads
+  int readers = 0;  ///< reading threads; 0: as many as decoding threads
+  /// While steps wait for a stage, threads are added to it one by one, up to so many, as long as that makes the waits
+  /// shorter; 0: none is added.
+  int most_count = 0, most_readers = 0;
+  int prefetch = 2;  ///< batches decoded ahead, besides the batch in use; 0: 2, or as many as the threads need
+  /// Bytes for batches and for samples between the stages. 0: 256 MiB decide how many batches above 2 there are if
+  /// `prefetch` is 0, and how many samples between the stages.
+  std::int64_t memory = 0;
   /// CPUs on which the decoding threads may run, e.g. all CPUs of the rank; empty: those of the thread that makes the
   /// loader, which may be a single CPU if OpenMP has bound the thread.
   std::vector<int> cpus;
+
+  /// Reading threads at the beginning.
+  int readers_to_start() const { return readers > 0 ? readers : count; }
 };
 
 /// How samples become batches. A loader, and the plan and the InputPipeline that take the loader's batches, get the
 /// same object.
 struct SampleDecoding {
   std::shared_ptr<const SampleTransform> transform;  ///< of every sample; null: none
-  /// The device decodes the data set's coded field (Dataset::coded), and converts all fields to what the first layer
-  /// reads (PlanOptions::inputs_as_read). Else threads of the host decode.
+  /// The device decodes the data set's encoded field (Dataset::encoding), and converts all fields to what the first
+  /// layer reads (PlanOptions::inputs_as_read). Else threads of the host decode.
   bool by_device = false;
   /// Which rows of the fields this rank reads; empty: all. Ranks of one replica may read different rows.
   FieldRows rows = {};
@@ -32,9 +44,9 @@ struct SampleDecoding {
   /// copies faster from memory of Device::allocate_host.
   std::function<std::shared_ptr<void>(std::size_t)> allocate;
 
-  /// The field that batches hold as codes; null: the host decodes all fields, as it does if rows are chosen.
-  const CodedField* coded(const Dataset& data) const {
-    return by_device && rows.empty() ? data.coded(transform.get()) : nullptr;
+  /// Of the field that batches hold encoded; null: the host decodes all fields, as it does if rows are chosen.
+  const FieldEncoding* encoding(const Dataset& data) const {
+    return by_device && rows.empty() ? data.encoding(transform.get()) : nullptr;
   }
   /// The fields of a batch's samples: those of the data, with the chosen rows.
   std::vector<Field> fields_of(const Dataset& data) const;
@@ -48,7 +60,7 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;
   std::uint64_t seed = 0;   ///< seed of the run
   bool shuffle = true;      ///< false: samples come in the order of the data set
-  LoaderThreads threads;    ///< who decodes on the host
+  LoaderThreads threads;    ///< who reads and decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
   /// What this rank keeps of the data set. With several ranks the samples of a step then go to the ranks that keep
   /// them, as far as possible (deal_samples()), and the others are sent from rank to rank while earlier steps run.
@@ -62,12 +74,14 @@ struct LoaderOptions {
 
 /// One rank's part of a global batch, in host memory.
 struct Batch {
-  std::vector<void*> fields;          ///< `batch` samples each, contiguous; samples beyond `count` are zero
-  const CodedField* coded = nullptr;  ///< the field whose values in `fields` are codes; null: all fields are decoded
-  const ops::VoxelSample* voxels = nullptr;  ///< (batch) how to decode each sample's codes; null without codes
-  const float* weight = nullptr;             ///< (batch): 1 for the first `count`, then 0
-  std::int64_t count = 0;                    ///< samples of this rank; may be 0 in the last step of an epoch
-  std::int64_t global_count = 0;             ///< samples of all ranks
+  std::vector<void*> fields;                ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  const FieldEncoding* encoding = nullptr;  ///< of the field that `fields` has encoded; null: all fields are decoded
+  /// (batch, FieldEncoding::parameter_bytes) how each sample is decoded, zeros beyond `count`; null: without
+  /// `encoding`.
+  const std::byte* parameters = nullptr;
+  const float* weight = nullptr;  ///< (batch): 1 for the first `count`, then 0
+  std::int64_t count = 0;         ///< samples of this rank; may be 0 in the last step of an epoch
+  std::int64_t global_count = 0;  ///< samples of all ranks
   /// This rank's first position in the global batch: rank * batch. With a cache, the samples of the step may be in
   /// another order than that of the epoch.
   std::int64_t sample_offset = 0;
@@ -83,25 +97,55 @@ struct SampleCounts {
   SampleCounts& operator+=(const SampleCounts& other);
 };
 
+/// Seconds in which Loader::next() has waited, by the stage in which the missing samples were.
+struct LoaderWaits {
+  double reading = 0;   ///< samples were still to be read
+  double decoding = 0;  ///< all samples had been read, and some were still to be decoded
+  double ranks = 0;     ///< this rank's own samples were decoded, and some of other ranks had not come
+  double total() const { return reading + decoding + ranks; }  ///< all waits
+  LoaderWaits& operator+=(const LoaderWaits& o);               ///< adds the waits of other steps
+  LoaderWaits& operator-=(const LoaderWaits& o);               ///< takes earlier waits away
+};
+
+/// What the stages of a loader have done, since the loader was made.
+struct LoaderStatistics {
+  /// Of a stage. Seconds are sums over its threads.
+  struct Stage {
+    int threads = 0;     ///< now
+    double busy = 0;     ///< at work
+    double starved = 0;  ///< nothing to do: the stage before, or the prefetched batches, are the limit
+    double blocked = 0;  ///< no room for another sample: the stage behind is the limit
+    double queued = 0;   ///< samples that wait for the stage: a mean over batches
+  };
+  Stage reading, decoding;  ///< the stages
+  std::int64_t rooms = 0;   ///< samples that may be between them; 0: the reading threads do all
+  int prefetch = 0;         ///< batches decoded ahead
+  std::int64_t memory = 0;  ///< bytes for batches and for samples between the stages
+  LoaderWaits waits;        ///< of Loader::next()
+};
+
 /// Reads the samples of one rank. The order of an epoch is EpochOrder, a permutation of all samples, or without
 /// shuffling 0, 1, 2 ... Each step takes the next ranks * batch samples, and rank r the r-th part of them, so results
 /// do not depend on the number of ranks. The last step may be short. An epoch that was begun with one number of ranks
 /// can be continued with another number: start_epoch() takes the number of samples that are done.
 class Loader {
  public:
-  /// Throws InputError for a batch size, a number of threads or a number of prefetched batches below 1, and the
-  /// exceptions of SampleTransform::check and SampleCache. `dataset` must outlive the loader. Memory: (prefetch + 1) *
-  /// batch samples; with a cache on several ranks one batch more, and the messages of so many steps.
+  /// Throws InputError for a batch size, a number of threads or a number of prefetched batches below 1, for
+  /// LoaderThreads::memory that one prefetched batch and two samples between the stages exceed, and the exceptions of
+  /// SampleTransform::check and SampleCache. `dataset` must outlive the loader. Memory: (prefetch + 1) * batch samples,
+  /// and stored samples between the stages (LoaderStatistics::memory); with a cache on several ranks one batch more,
+  /// and the messages of so many steps.
   Loader(const Dataset& dataset, const LoaderOptions& options);
   ~Loader();
 
-  /// The field that batches have as codes; null: none.
-  const CodedField* coded() const;
+  /// Of the field that batches have encoded; null: none.
+  const FieldEncoding* encoding() const;
   /// Bytes of a sample's field in a batch.
   std::int64_t sample_bytes(std::size_t field) const;
   /// The number of samples divided by ranks * batch, rounded up.
   std::int64_t steps_per_epoch() const;
-  SampleCounts counts() const;  ///< since the loader was made
+  SampleCounts counts() const;          ///< since the loader was made
+  LoaderStatistics statistics() const;  ///< since the loader was made
   /// Begins to decode epoch `epoch` from sample `first_sample` of its order on; the samples before are done (a resumed
   /// run). The previous epoch is abandoned.
   void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0);

@@ -20,6 +20,8 @@ void turn_to_plain(const float* src, float* dst, std::int64_t samples, std::int6
     }
 }
 
+TensorDesc bytes_desc(std::size_t count) { return TensorDesc::plain({static_cast<std::int64_t>(count)}, DType::u8); }
+
 bool is_floating(DType t) { return t == DType::f32 || is_half(t); }
 
 /// Where sample `first` of a field lies, of which `samples` samples have `bytes` bytes.
@@ -65,7 +67,7 @@ InputPipeline::InputPipeline(const Dataset& data, const SampleDecoding& decoding
   KEELSON_EXPECT(decoding.by_device == !device.shares_host_memory());
   if (decoding.by_device) queue_ = device.make_queue();
   const auto fields = decoding.fields_of(data);
-  const CodedField* coded = decoding.coded(data);
+  const FieldEncoding* encoding = decoding.encoding(data);
   for (const Field& f : fields) {
     Input input{.name = f.name, .tensor = executor.input(f.name)};
     const Shape expected = input.tensor.shape();
@@ -81,8 +83,8 @@ InputPipeline::InputPipeline(const Dataset& data, const SampleDecoding& decoding
     input.given = {expected, f.dtype, f.shape.rank() < 3 ? Layout::plain(expected) : Layout::channels_last(expected)};
     if (!queue_)
       prepare_here(input, f);
-    else if (coded && &f == &fields[coded->field])
-      prepare_device(input, prepare_decoder(*coded, input));
+    else if (encoding && &f == &fields[encoding->field()])
+      prepare_device(input, prepare_decoder(*encoding, input));
     else
       prepare_device(input, 0);
     targets_.push_back(std::move(input));
@@ -105,31 +107,26 @@ void InputPipeline::prepare_here(Input& input, const Field& field) const {
          t.layout().describe(t.shape()));
 }
 
-void InputPipeline::prepare_device(Input& input, std::size_t code_bytes) {
-  const auto bytes = [](std::size_t count) { return TensorDesc::plain({static_cast<std::int64_t>(count)}, DType::u8); };
-  input.ahead = context_.allocate(bytes(std::max(input.given.bytes(), code_bytes)), input.name + " of the next step");
+void InputPipeline::prepare_device(Input& input, std::size_t encoded_bytes) {
+  input.ahead =
+      context_.allocate(bytes_desc(std::max(input.given.bytes(), encoded_bytes)), input.name + " of the next step");
   if (input.given == input.tensor.desc()) return;
   input.reorder = context_.make(ops::ReorderDesc{input.given, input.tensor.desc()});
   if (const auto scratch = input.reorder->scratch_bytes(ops::Verb::forward))
-    input.scratch = context_.allocate(bytes(scratch), input.name + "'s conversion");
+    input.scratch = context_.allocate(bytes_desc(scratch), input.name + "'s conversion");
 }
 
-/// Returns the bytes of a batch of codes.
-std::size_t InputPipeline::prepare_decoder(const CodedField& coded, const Input& input) {
-  Device& device = context_.device();
-  Decoder& d = decoder_.emplace();
-  Shape stored = input.given.shape;
-  stored[1] = coded.stored_channels;
-  d.codes = {stored, DType::u16, Layout::channels_last(stored)};
-  const ops::DecodeVoxelsDesc desc{d.codes, input.tensor.desc()};
-  d.op = context_.make(desc);
-  d.table = context_.allocate(desc.table_desc(), "table of codes");
-  d.channels = context_.allocate(desc.channels_desc(), "channels of the codes");
-  d.samples = context_.allocate(desc.samples_desc(), "how codes become voxels");
-  d.staged = device.allocate_host(d.samples.bytes(), "how codes become voxels, on the host");
-  device.copy_from_host(d.table.raw(), coded.table.data(), d.table.bytes());
-  device.copy_from_host(d.channels.raw(), coded.channels.data(), d.channels.bytes());
-  return d.codes.bytes();
+/// Returns the bytes of a batch in the encoded form.
+std::size_t InputPipeline::prepare_decoder(const FieldEncoding& encoding, const Input& input) {
+  const auto samples = static_cast<std::size_t>(input.given.shape[0]);
+  Encoded& e = encoded_.emplace();
+  e.encoding = &encoding;
+  e.bytes = samples * static_cast<std::size_t>(encoding.sample_bytes());
+  e.decoder = encoding.make_decoder(context_, input.tensor.desc());
+  e.parameters = context_.allocate(bytes_desc(samples * static_cast<std::size_t>(encoding.parameter_bytes())),
+                                   "how " + input.name + " is decoded");
+  e.staged = context_.device().allocate_host(e.parameters.bytes(), "how " + input.name + " is decoded, on the host");
+  return e.bytes;
 }
 
 void InputPipeline::feed(const Batch& batch, std::int64_t micro_batch) {
@@ -168,33 +165,30 @@ void InputPipeline::feed_here(const Batch& batch, std::int64_t micro_batch) {
 /// which costs little and leaves the step's calls as they are recorded.
 void InputPipeline::feed_device(const Batch& batch, std::int64_t micro_batch) {
   const std::int64_t first = first_sample(micro_batch);
-  const auto codes_of = [&](std::size_t i) { return batch.coded && batch.coded->field == i; };
-  KEELSON_EXPECT(!batch.coded || decoder_);
+  const auto is_encoded = [&](std::size_t i) { return batch.encoding && batch.encoding->field() == i; };
+  KEELSON_EXPECT(!batch.encoding || (encoded_ && encoded_->encoding == batch.encoding));
   for (std::size_t i = 0; i < targets_.size(); ++i) {
-    const auto bytes = codes_of(i) ? decoder_->codes.bytes() : targets_[i].given.bytes();
+    const auto bytes = is_encoded(i) ? encoded_->bytes : targets_[i].given.bytes();
     const auto* from = part_of(batch.fields[i], first, bytes, targets_[i].given.shape[0]);
     queue_->copy_from_host(targets_[i].ahead.raw(), from, bytes);
   }
-  if (batch.coded) {
-    std::memcpy(decoder_->staged.get(), batch.voxels + first, decoder_->samples.bytes());
-    queue_->copy_from_host(decoder_->samples.raw(), decoder_->staged.get(), decoder_->samples.bytes());
+  if (batch.encoding) {
+    const std::size_t bytes = encoded_->parameters.bytes();
+    std::memcpy(encoded_->staged.get(), batch.parameters + first * batch.encoding->parameter_bytes(), bytes);
+    queue_->copy_from_host(encoded_->parameters.raw(), encoded_->staged.get(), bytes);
   }
   std::memcpy(staged_weight_.get(), batch.weight + first, weight_.ahead.bytes());
   queue_->copy_from_host(weight_.ahead.raw(), staged_weight_.get(), weight_.ahead.bytes());
   queue_->device_waits();
   for (std::size_t i = 0; i < targets_.size(); ++i)
-    convert(targets_[i], codes_of(i), executor_.input(targets_[i].name, micro_batch));
+    convert(targets_[i], is_encoded(i), executor_.input(targets_[i].name, micro_batch));
   context_.device().copy(executor_.input("weight", micro_batch).raw(), weight_.ahead.raw(), weight_.tensor.bytes());
   queue_->wait_for_device();  // the next batch may come when this one has left `ahead`
 }
 
-void InputPipeline::convert(const Input& input, bool codes, const Tensor& to) const {
-  if (codes)
-    decoder_->op->forward({.src = Tensor(decoder_->codes, input.ahead.raw()),
-                           .table = decoder_->table,
-                           .channels = decoder_->channels,
-                           .samples = decoder_->samples,
-                           .dst = to});
+void InputPipeline::convert(const Input& input, bool encoded, const Tensor& to) const {
+  if (encoded)
+    encoded_->decoder->decode(input.ahead, encoded_->parameters, to);
   else if (input.reorder)
     input.reorder->forward({.src = Tensor(input.given, input.ahead.raw()), .dst = to, .scratch = input.scratch});
   else

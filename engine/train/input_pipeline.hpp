@@ -8,7 +8,6 @@
 #include "engine/data/loader.hpp"
 #include "engine/execute/executor.hpp"
 #include "engine/ops/combine.hpp"
-#include "engine/ops/decode_voxels.hpp"
 
 namespace keelson {
 
@@ -26,8 +25,9 @@ void require_all_inputs(const Graph& graph, const Dataset& data);
 /// Brings the loader's batches to the inputs of a plan: each field to the input of the same name, and the weights to
 /// "weight". Fields are channels-last. If the device shares the host's memory, the plan reads the fields in place;
 /// only if the network has a plain input, the field is reordered into the input. Other devices copy the fields to
-/// their memory while the step before still runs: as codes of 16 bits, if the data set has them, else as f32. Then
-/// one call of the device per field decodes or converts the field to what the first layer reads.
+/// their memory while the step before still runs, one of them in its encoded form, if the data set has one
+/// (Dataset::encoding). Then one call of the device per field decodes or converts the field to what the first layer
+/// reads.
 class InputPipeline {
  public:
   /// For batches of these data, where `decoding` is decoding_for() the context's device, with the rows that the plan
@@ -58,24 +58,25 @@ class InputPipeline {
     std::shared_ptr<ops::Reorder> reorder;  ///< from there to the input; null: a plain copy
     Tensor scratch;
   };
-  /// What decodes the coded field.
-  struct Decoder {
-    std::shared_ptr<ops::DecodeVoxels> op;
-    TensorDesc codes;
-    Tensor table, channels, samples;
-    std::shared_ptr<void> staged;  ///< the samples on the host
+  /// What decodes the encoded field.
+  struct Encoded {
+    const FieldEncoding* encoding = nullptr;
+    std::size_t bytes = 0;  ///< of a batch
+    std::unique_ptr<FieldDecoder> decoder;
+    Tensor parameters;             ///< of a batch, (bytes) u8
+    std::shared_ptr<void> staged;  ///< the parameters on the host
   };
   void prepare_here(Input& input, const Field& field) const;
-  void prepare_device(Input& input, std::size_t code_bytes);
-  std::size_t prepare_decoder(const CodedField& coded, const Input& input);
+  void prepare_device(Input& input, std::size_t encoded_bytes);
+  std::size_t prepare_decoder(const FieldEncoding& encoding, const Input& input);
   void feed_here(const Batch& batch, std::int64_t micro_batch);
   void feed_device(const Batch& batch, std::int64_t micro_batch);
-  void convert(const Input& input, bool codes, const Tensor& to) const;
+  void convert(const Input& input, bool encoded, const Tensor& to) const;
   std::int64_t first_sample(std::int64_t micro_batch) const { return micro_batch * weight_.tensor.elements(); }
   Executor& executor_;
   Context& context_;
   std::vector<Input> targets_;
-  std::optional<Decoder> decoder_;
+  std::optional<Encoded> encoded_;
   Input weight_;
   std::shared_ptr<void> staged_weight_;
   std::unique_ptr<Queue> queue_;  ///< null if the host shares the device's memory

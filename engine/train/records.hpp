@@ -6,21 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "engine/data/loader.hpp"
+
 namespace keelson {
 
 /// Where the wall time of some steps went, in seconds, on one rank.
 struct TimeSplit {
   double compute = 0;   ///< forward, backward and update, with the exchange that runs at the same time
   double exchange = 0;  ///< waiting for what other ranks send: gradients, sums, votes
-  double data = 0;      ///< waiting for samples
+  LoaderWaits input;    ///< waiting for samples, by the stage of the loader
   double copy = 0;      ///< handing samples to the device
+  double data() const { return input.total(); }  ///< waiting for samples
   /// Sum of all parts.
-  double total() const { return compute + exchange + data + copy; }
+  double total() const { return compute + exchange + data() + copy; }
   /// Adds the times of more steps.
   TimeSplit& operator+=(const TimeSplit& o) {
     compute += o.compute;
     exchange += o.exchange;
-    data += o.data;
+    input += o.input;
     copy += o.copy;
     return *this;
   }

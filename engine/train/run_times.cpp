@@ -6,9 +6,16 @@
 namespace keelson {
 
 std::string_view to_string(TimePart part) {
-  constexpr std::array<std::string_view, time_parts> names{
-      "compute", "exposed communication", "waiting for slower ranks", "input", "copy", "validation", "checkpoints",
-      "other"};
+  constexpr std::array<std::string_view, time_parts> names{"compute",
+                                                           "exposed communication",
+                                                           "waiting for slower ranks",
+                                                           "input: reading",
+                                                           "input: decoding",
+                                                           "input: from other ranks",
+                                                           "copy",
+                                                           "validation",
+                                                           "checkpoints",
+                                                           "other"};
   return names[static_cast<std::size_t>(part)];
 }
 

@@ -15,14 +15,16 @@ enum class TimePart : std::uint8_t {
   compute,        ///< forward, backward and update
   communication,  ///< exposed: waited for although all ranks had come
   imbalance,      ///< waited for ranks that came later
-  input,          ///< waited for samples
+  reading,        ///< waited for samples that were still to be read
+  decoding,       ///< waited for samples that had been read, and were still to be decoded
+  received,       ///< waited for samples of other ranks
   copy,           ///< samples handed to the device
   validation,     ///< all of it
   checkpoints,    ///< those that were written, or waited for while rank 0 wrote them
   other,          ///< start of epochs, observers, and the rest
 };
-inline constexpr std::size_t time_parts = 8;  ///< number of them
-std::string_view to_string(TimePart part);    ///< "exposed communication"
+inline constexpr std::size_t time_parts = 10;  ///< number of them
+std::string_view to_string(TimePart part);     ///< "exposed communication"
 
 /// Where the wall time of a run went, over all ranks.
 struct RunTimes {

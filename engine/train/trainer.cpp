@@ -191,7 +191,7 @@ PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch(state_) ? validation_seconds_ : 0, checkpoints_.failed());
   PendingStep now{.epoch = state_.epoch, .samples = batch.global_count};
   TimeSplit& seconds = now.record.seconds;
-  seconds.data += watch.lap();
+  seconds.input += batches_.take_waits(watch.lap());
   ops::StepParams params;
   params.seed = options_.seed;
   params.step = static_cast<std::uint64_t>(state_.step);
@@ -237,7 +237,7 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
 
   const double wall = watch.seconds();
   vote_.step_took(wall);
-  progress_.step_took(wall - seconds.data);
+  progress_.step_took(wall - seconds.data());
   now.record.rate = units(batch.global_count) / wall;
   clock_.add_step(seconds, wall, batch.global_count);
   state_.seconds = clock_.seconds();

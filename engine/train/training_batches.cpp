@@ -35,6 +35,7 @@ void TrainingBatches::regroup(const FieldRows& rows) {
 void TrainingBatches::release() {
   counts_before_ = counts();
   loader_.reset();
+  waits_before_ = {};
   loader_at_.reset();
   peers_.reset();
 }
@@ -47,6 +48,18 @@ SampleCounts TrainingBatches::counts() const {
   SampleCounts all = counts_before_;
   if (loader_) all += loader_->counts();
   return all;
+}
+
+LoaderWaits TrainingBatches::take_waits(double seconds) {
+  LoaderWaits waits;
+  if (loader_) {
+    const LoaderWaits all = loader_->statistics().waits;
+    waits = all;
+    waits -= waits_before_;
+    waits_before_ = all;
+  }
+  waits.decoding += std::max(0.0, seconds - waits.total());
+  return waits;
 }
 
 void TrainingBatches::seek(const RunState& state) {

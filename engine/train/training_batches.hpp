@@ -36,6 +36,9 @@ class TrainingBatches {
   const SampleDecoding& decoding() const { return decoding_; }  ///< of whole samples
   const FieldRows& rows() const { return rows_; }               ///< as given to regroup()
   SampleCounts counts() const;                                  ///< of this rank, since the beginning
+  /// Why next() took so many seconds since this was last called: the loader's waits; what is left, to prepare the next
+  /// batch, counts as decoding.
+  LoaderWaits take_waits(double seconds);
 
  private:
   void release();
@@ -47,6 +50,7 @@ class TrainingBatches {
   FieldRows rows_;
   std::unique_ptr<Communicator> peers_;                             ///< the ranks that exchange samples, with a cache
   SampleCounts counts_before_;                                      ///< of earlier loaders
+  LoaderWaits waits_before_;                                        ///< of the loader, when they were last taken
   std::optional<Loader> loader_;                                    ///< of a rank that trains
   Batch empty_;                                                     ///< of a rank that waits
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch

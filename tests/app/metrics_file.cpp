@@ -19,7 +19,7 @@ TEST(MetricsFile, ComeBack) {
   const auto path = folder / "metrics.jsonl";
   {
     MetricsFile file(path);
-    file.write(StepRecord{3, 0.5, 0.25, 1e-3, 80, {1, 2, 3, 4}});
+    file.write(StepRecord{3, 0.5, 0.25, 1e-3, 80, {1, 2, {3, 4, 5}, 6}});
     file.write(StepRecord{4, 0.75, NAN, 1e-3, 80, {}});
     EpochRecord e;
     e.epoch = 1;
@@ -33,7 +33,9 @@ TEST(MetricsFile, ComeBack) {
   const auto h = read_metrics(path);
   ASSERT_EQ(h.steps.size(), 2u);
   EXPECT_EQ(h.steps[0].loss, 0.25);
-  EXPECT_EQ(h.steps[0].seconds.copy, 4);
+  EXPECT_EQ(h.steps[0].seconds.copy, 6);
+  EXPECT_EQ(h.steps[0].seconds.input.decoding, 4);
+  EXPECT_EQ(h.steps[0].seconds.data(), 12);
   EXPECT_TRUE(std::isnan(h.steps[1].loss));
   ASSERT_EQ(h.epochs.size(), 1u);
   EXPECT_EQ(h.epochs[0].metric_values[0], 0.25);

@@ -53,7 +53,7 @@ class Refusals(LmCase):
             resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30))  # their stacks are more
 
         self.ends(1, "train", "--data", self.text, "--out", self.out, *SMALL, "--loader-threads", 20000,
-                  says=r"only \d+ of 20000 decoding threads can be started", preexec_fn=little_space)
+                  says=r"only \d+ of 20000 threads that read and decode samples can be started", preexec_fn=little_space)
 
     def test_vocabularies(self):
         def vocabulary(name, *arguments):

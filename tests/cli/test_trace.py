@@ -114,11 +114,11 @@ class Train(LmCase, TraceCase):
         """Its figures add up: shares to the whole, seconds to the run's."""
         head = re.search(rf"where the time went: {steps} steps on 2 ranks, ([\d.]+) s\n", out)
         self.assertTrue(head, out)
-        rows = re.findall(r"^(\w[\w ]*?) +([\d.]+) % +([\d.]+) s +([\d.]+) s \(rank (\d)\) +([\d.]+) s \(rank (\d)\)$", out,
+        rows = re.findall(r"^(\w[\w: ]*?) +([\d.]+) % +([\d.]+) s +([\d.]+) s \(rank (\d)\) +([\d.]+) s \(rank (\d)\)$", out,
                           re.MULTILINE)
         self.assertEqual([row[0] for row in rows],
-                         ["compute", "exposed communication", "waiting for slower ranks", "input", "copy", "validation",
-                          "checkpoints", "other"])
+                         ["compute", "exposed communication", "waiting for slower ranks", "input: reading",
+                          "input: decoding", "input: from other ranks", "copy", "validation", "checkpoints", "other"])
         self.assertAlmostEqual(sum(float(row[1]) for row in rows), 100, delta=0.5)
         self.assertAlmostEqual(sum(float(row[2]) for row in rows), float(head[1]), delta=0.1)
         for row in rows:

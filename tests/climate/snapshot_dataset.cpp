@@ -67,7 +67,7 @@ class SnapshotData : public ::testing::Test {
     data.read(i, dst);
     return s;
   }
-  /// read_rows() of some rows, within the snapshot and beyond its edges, is a part of read().
+  /// read_sample() of some rows, within the snapshot and beyond its edges, is a part of read().
   static void expect_parts(const SnapshotDataset& data) {
     const Sample whole = read(data);
     const auto at = [](const auto& values, std::int64_t row, std::int64_t i, std::int64_t size) {
@@ -80,7 +80,8 @@ class SnapshotData : public ::testing::Test {
         Sample part{std::vector<float>(static_cast<std::size_t>(of_x.size() * row_of_x), -99.0f),
                     std::vector<std::int32_t>(static_cast<std::size_t>(wanted.size() * kColumns), -99)};
         void* const dst[] = {part.x.data(), part.labels.data()};
-        data.read_rows({.index = 0}, nullptr, {of_x, of_labels}, dst);
+        const FieldRows both{of_x, of_labels};
+        data.read_sample({.rows = both}, dst);
         for (std::int64_t i = 0; i < of_x.size() * row_of_x; ++i)
           ASSERT_EQ(part.x[static_cast<std::size_t>(i)], at(whole.x, of_x.begin + i / row_of_x, i % row_of_x, row_of_x))
               << "rows " << of_x.begin << " to " << of_x.end << ", element " << i;
@@ -234,7 +235,10 @@ TEST_F(SnapshotData, NamesThePlaceOfWhatIsNoNumber) {
       std::vector<float> x(2 * kColumns * kChannels);
       std::vector<std::int32_t> y(2 * kColumns);
       void* const dst[] = {x.data(), y.data()};
-      const auto part = [&](const Rows& rows) { scaled.read_rows({.index = 0}, nullptr, {rows, rows}, dst); };
+      const auto part = [&](const Rows& rows) {
+        const FieldRows both{rows, rows};
+        scaled.read_sample({.rows = both}, dst);
+      };
       EXPECT_NO_THROW(part({0, 2})) << "the number is in another rank's part";
       EXPECT_NE(message_of<InputError>([&] { part({1, 3}); }).find("at (2, 3, 8)"), std::string::npos);
     }

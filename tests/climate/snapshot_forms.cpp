@@ -82,7 +82,8 @@ class SnapshotForms : public ::testing::Test {
       std::vector<float> x(static_cast<std::size_t>(d.fields()[0].with_rows(rows).shape.elements()), -9);
       std::vector<std::int32_t> y(static_cast<std::size_t>(rows.size() * kLongitudes), -9);
       void* const dst[] = {x.data(), y.data()};
-      d.read_rows({.index = i}, nullptr, {rows, rows}, dst);
+      const FieldRows both{rows, rows};
+      d.read_sample({.id = {.index = i}, .rows = both}, dst);
       return std::pair(x, y);
     };
     for (std::int64_t i = 0; i < kTimes; ++i)

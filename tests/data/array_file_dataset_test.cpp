@@ -32,15 +32,12 @@ ArraySample sample_of(const Dataset& data, std::int64_t i, const FieldRows& rows
   std::vector<std::int32_t> classes(s.y.size(), -9);
   const bool has_classes = fields.back().dtype == DType::s32;
   void* const dst[] = {s.x.data(), has_classes ? static_cast<void*>(classes.data()) : s.y.data()};
-  if (rows.empty())
-    data.read(i, dst);
-  else
-    data.read_rows({.index = i}, nullptr, rows, dst);
+  data.read_sample({.id = {.index = i}, .rows = rows}, dst);
   if (has_classes) s.y.assign(classes.begin(), classes.end());
   return s;
 }
 
-/// read_rows() has the rows of read(), and zeros beyond the edges.
+/// read_sample() has the rows of read(), and zeros beyond the edges.
 void expect_rows(const Dataset& data, std::int64_t i) {
   const auto whole = sample_of(data, i);
   for (std::size_t f = 0; f < data.fields().size(); ++f) {

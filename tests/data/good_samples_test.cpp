@@ -45,7 +45,7 @@ TEST(GoodSamples, AreAllButTheBrokenOnes) {
       std::byte stored[sizeof(float)];
       void* const to[] = {&decoded};
       good.read_stored(i, stored);
-      good.decode({.index = i}, nullptr, {}, stored, to);
+      good.decode({.id = {.index = i}}, stored, to);
       EXPECT_EQ(decoded, x);
     }
     EXPECT_EQ(seen.size(), 12U);

@@ -251,8 +251,9 @@ TEST(Loader, LetsTheDataSetTransformWhileItDecodes) {
   class Fused : public Numbers {
    public:
     using Numbers::Numbers;
-    void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override {
-      ASSERT_NE(dynamic_cast<const Shift*>(&transform), nullptr);
+    void read_sample(const SampleRequest& request, void* const* dst) const override {
+      ASSERT_NE(dynamic_cast<const Shift*>(request.transform), nullptr);
+      const SampleId& id = request.id;
       for (int i = 0; i < 54; ++i) static_cast<float*>(dst[0])[i] = value(id.index, i) + Shift::shift_of(id);
       static_cast<float*>(dst[1])[0] = static_cast<float>(id.index);
     }
@@ -280,7 +281,10 @@ TEST(Loader, RefusesOptionsThatMakeNoSense) {
   EXPECT_THROW(Loader(data, options_of(0)), InputError);
   EXPECT_THROW(Loader(data, options_of(1, 0, 1, 0)), InputError);
   auto options = options_of(1);
-  options.threads.prefetch = 0;
+  options.threads.prefetch = -1;
+  EXPECT_THROW(Loader(data, options), InputError);
+  options = options_of(1);
+  options.threads.readers = -1;
   EXPECT_THROW(Loader(data, options), InputError);
   options = options_of(1);
   options.decoding.transform = std::make_shared<Shift>();

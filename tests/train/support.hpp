@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "engine/base/philox.hpp"
+#include "engine/data/coded_voxels.hpp"
 #include "engine/data/dataset.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/train/metrics/perplexity.hpp"
@@ -62,9 +64,7 @@ class CubeDataset final : public Dataset {
 class CodedCubes final : public Dataset {
  public:
   CodedCubes(std::int64_t samples, bool has_codes)
-      : samples_(samples), has_codes_(has_codes), coded_{0, 2, {1, 0}, std::vector<float>(65536)} {
-    for (std::size_t i = 0; i < coded_.table.size(); ++i) coded_.table[i] = std::log1p(static_cast<float>(i) * 1e-3f);
-  }
+      : samples_(samples), has_codes_(has_codes), codes_(0, fields_[0].shape, {2, {1, 0}, table()}) {}
   std::int64_t size() const override { return samples_; }
   const std::vector<Field>& fields() const override { return fields_; }
   std::string describe() const override { return "coded cubes"; }
@@ -75,15 +75,17 @@ class CodedCubes final : public Dataset {
     auto* x = static_cast<float*>(dst[0]);
     for (std::int64_t i = 0; i < voxels; ++i) {
       const auto from = static_cast<std::size_t>(v.step[2] > 0 ? i : voxels - 1 - i);
-      for (std::size_t c : {1, 0}) *x++ = coded_.table[codes[2 * from + c]] / v.divisor;
+      for (std::size_t c : {1, 0}) *x++ = codes_.codes().table[codes[2 * from + c]] / v.divisor;
     }
   }
-  const CodedField* coded(const SampleTransform* transform) const override {
-    return has_codes_ && !transform ? &coded_ : nullptr;
+  const FieldEncoding* encoding(const SampleTransform* transform) const override {
+    return has_codes_ && !transform ? &codes_ : nullptr;
   }
-  ops::VoxelSample read_codes(const SampleId& id, const SampleTransform*, void* const* dst) const override {
+  void read_sample(const SampleRequest& request, void* const* dst) const override {
+    if (!request.encoding) return Dataset::read_sample(request, dst);
     ++code_reads;
-    return encode(id.index, dst);
+    const auto sample = encode(request.id.index, dst);
+    std::memcpy(request.encoding, &sample, sizeof sample);
   }
   mutable std::atomic<int> code_reads = 0;
 
@@ -102,10 +104,16 @@ class CodedCubes final : public Dataset {
     return {voxels - 1, {-edge * edge, -edge, -1}, 1.5f, 1};
   }
 
+  static std::vector<float> table() {
+    std::vector<float> values(65536);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::log1p(static_cast<float>(i) * 1e-3f);
+    return values;
+  }
+
   std::int64_t samples_;
   bool has_codes_;
-  CodedField coded_;
   std::vector<Field> fields_{{"x", {2, edge, edge, edge}}, {"y", {2}}};
+  CodedVoxels codes_;
 };
 
 /// Turns every second sample, drawn at random, upside down.

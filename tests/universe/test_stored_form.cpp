@@ -6,6 +6,7 @@
 
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
+#include "engine/data/coded_voxels.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/universe/samples.hpp"
 
@@ -43,22 +44,19 @@ TEST(StoredForm, OfUniversesIsDecoded) {
             std::vector<float> want(static_cast<std::size_t>(elements), 9), got(want.size(), 8);
             std::vector<float> want_y(2), got_y(2);
             void *const to_want[] = {want.data(), want_y.data()}, *const to_got[] = {got.data(), got_y.data()};
-            if (!rows.empty())
-              data.read_rows(id, transform, rows, to_want);
-            else if (transform)
-              data.read_transformed(id, *transform, to_want);
-            else
-              data.read(last, to_want);
-            data.decode(id, transform, rows, stored.data(), to_got);
+            const SampleRequest request{.id = id, .transform = transform, .rows = rows};
+            data.read_sample(request, to_want);
+            data.decode(request, stored.data(), to_got);
             EXPECT_EQ(got, want) << name << ' ' << size;
             EXPECT_EQ(got_y, want_y);
           }
-          if (!data.coded(transform)) continue;
+          if (!data.encoding(transform)) continue;
           std::vector<std::uint16_t> want(static_cast<std::size_t>(2 * n)), got(want.size());
           std::vector<float> y(2);
           void *const to_want[] = {want.data(), y.data()}, *const to_got[] = {got.data(), y.data()};
-          const auto first = data.read_codes(id, transform, to_want);
-          const auto second = data.decode_to_codes(id, transform, stored.data(), to_got);
+          ops::VoxelSample first, second;
+          data.read_sample({.id = id, .transform = transform, .encoding = &first}, to_want);
+          data.decode({.id = id, .transform = transform, .encoding = &second}, stored.data(), to_got);
           EXPECT_EQ(got, want);
           EXPECT_EQ(first.divisor, second.divisor);
           EXPECT_EQ(first.origin, second.origin);

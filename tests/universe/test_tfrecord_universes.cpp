@@ -7,6 +7,7 @@
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/coded_voxels.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/support/tfrecords.hpp"
 #include "tests/universe/samples.hpp"
@@ -53,17 +54,17 @@ void expect_same(const UniverseDataset& found, const UniverseDataset& wanted, co
       s.x.assign(static_cast<std::size_t>(f.with_rows({1, f.shape[1]}).shape.elements()), -1.0f);
       s.y.resize(4);
       void* const dst[] = {s.x.data(), s.y.data()};
-      data.read_rows({.index = i}, nullptr, {Rows{1, f.shape[1]}, std::nullopt}, dst);
+      const FieldRows rows{Rows{1, f.shape[1]}, std::nullopt};
+      data.read_sample({.id = {.index = i}, .rows = rows}, dst);
       return s;
     };
     EXPECT_EQ(rows_of(found), rows_of(wanted)) << what << i;
     const auto codes_of = [&](const UniverseDataset& data) {
-      const Shape& shape = data.fields()[0].shape;
-      std::vector<std::int16_t> codes(
-          static_cast<std::size_t>(shape.elements() / shape[0] * data.coded(nullptr)->stored_channels));
+      std::vector<std::int16_t> codes(static_cast<std::size_t>(data.encoding(nullptr)->sample_bytes() / 2));
       std::vector<float> y(4);
       void* const dst[] = {codes.data(), y.data()};
-      data.read_codes({.index = i}, nullptr, dst);
+      ops::VoxelSample voxels;
+      data.read_sample({.id = {.index = i}, .encoding = &voxels}, dst);
       return codes;
     };
     EXPECT_EQ(codes_of(found), codes_of(wanted)) << what << i;

@@ -11,6 +11,7 @@
 
 #include "apps/cosmoflow/data/symmetry.hpp"
 #include "engine/base/error.hpp"
+#include "engine/data/coded_voxels.hpp"
 #include "tests/support/data_files.hpp"
 #include "tests/universe/samples.hpp"
 
@@ -276,8 +277,8 @@ TEST(UniverseDataset, TurnsWhileDecoding) {
         const SampleId id{5, epoch, 0};
         float y = 0;
         void *const dst[] = {expected.data(), &y}, *const other[] = {by_default.data(), &y};
-        data.read_transformed(id, transform, dst);
-        data.Dataset::read_transformed(id, transform, other);
+        data.read_sample({.id = id, .transform = &transform}, dst);
+        data.Dataset::read_sample({.id = id, .transform = &transform}, other);
         ASSERT_EQ(by_default, expected);
         ASSERT_EQ(read(data, 0, transform.draw(id)).x, expected);
         ASSERT_EQ(y, 1);
@@ -288,14 +289,16 @@ TEST(UniverseDataset, TurnsWhileDecoding) {
 
 /// A sample by its codes, decoded here by the formula of ops::DecodeVoxels.
 Sample read_by_codes(const UniverseDataset& data, const SampleId& id, const SampleTransform* transform) {
-  const CodedField& coded = *data.coded(transform);
-  const Shape& shape = data.fields()[coded.field].shape;
+  const auto& encoding = dynamic_cast<const CodedVoxels&>(*data.encoding(transform));
+  const CodedVoxels::Codes& coded = encoding.codes();
+  const Shape& shape = data.fields()[encoding.field()].shape;
   const std::int64_t edge = shape[1], voxels = edge * edge * edge;
   std::vector<std::uint16_t> codes(static_cast<std::size_t>(voxels * coded.stored_channels), 7);
   Sample s;
   s.y.assign(static_cast<std::size_t>(data.fields()[1].shape.elements()), -99.0f);
   void* const dst[] = {codes.data(), s.y.data()};
-  const auto v = data.read_codes(id, transform, dst);
+  ops::VoxelSample v;
+  data.read_sample({.id = id, .transform = transform, .encoding = &v}, dst);
   EXPECT_EQ(v.present, 1);
   for (std::int64_t d = 0; d < edge; ++d)
     for (std::int64_t h = 0; h < edge; ++h)
@@ -341,7 +344,7 @@ TEST(UniverseDataset, CodesBecomeTheSameValues) {
 TEST(UniverseDataset, LeavesNoCodesToTheDeviceThatTheHostAloneCanDecode) {
   const TemporaryFolder folder;
   write_sample(folder / "f.h5", {8, 8, 8, 1}, std::vector<float>(512, 1.0f), {1});
-  EXPECT_EQ(UniverseDataset(folder / "f.h5", {}).coded(nullptr), nullptr);
+  EXPECT_EQ(UniverseDataset(folder / "f.h5", {}).encoding(nullptr), nullptr);
   write_sample(folder / "i.h5", {8, 8, 8, 1}, counts<std::int16_t>(512, 2), {1});
   const UniverseDataset data(folder / "i.h5", {});
   struct Other final : SampleTransform {
@@ -349,8 +352,8 @@ TEST(UniverseDataset, LeavesNoCodesToTheDeviceThatTheHostAloneCanDecode) {
     void apply(const SampleId&, const std::vector<Field>&, void* const*) const override {}
     std::string describe() const override { return "other"; }
   };
-  EXPECT_NE(data.coded(nullptr), nullptr);
-  EXPECT_EQ(data.coded(std::make_unique<Other>().get()), nullptr);
+  EXPECT_NE(data.encoding(nullptr), nullptr);
+  EXPECT_EQ(data.encoding(std::make_unique<Other>().get()), nullptr);
 }
 
 TEST(UniverseDataset, RefusesTheSameValuesAsCodes) {

@@ -6,7 +6,7 @@
 #include "tests/support/data_files.hpp"
 #include "tests/universe/samples.hpp"
 
-/// UniverseDataset::read_rows.
+/// UniverseDataset::read_sample.
 namespace keelson::cosmoflow {
 namespace {
 
@@ -32,7 +32,8 @@ TEST(UniverseDataset, ReadsSomePlanes) {
           const auto whole = read(data, id.index, transform ? transform->draw(id) : 0);
           Sample part{std::vector<float>(static_cast<std::size_t>(rows.size() * plane), -99.0f), {-99.0f}};
           void* const dst[] = {part.x.data(), part.y.data()};
-          data.read_rows(id, transform, {rows, std::nullopt}, dst);
+          const FieldRows wanted{rows, std::nullopt};
+          data.read_sample({.id = id, .transform = transform, .rows = wanted}, dst);
           for (std::int64_t i = 0; i < rows.size() * plane; ++i) {
             const std::int64_t at = i + rows.begin * plane;
             const bool inside = at >= 0 && at < edge * plane;

@@ -179,7 +179,7 @@ InputRate measure_reading(Measurement& s) {
   s.tell("input: {:.4g} samples/s", rate);
   return {made ? fmt::format("made-up universes of {0}^3 x 4 int16, from the page cache", s.options.quick ? 32 : 64)
                : r.data,
-          rate, rate * r.sample_megabytes * 1e6, r.threads.count};
+          rate, rate * r.sample_megabytes * 1e6, r.stages.decoding.threads};
 }
 
 MachineFile measure_machine(const MeasureOptions& options, app::Launch& launch) {

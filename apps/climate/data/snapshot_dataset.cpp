@@ -154,10 +154,10 @@ void SnapshotDataset::read(std::int64_t index, void* const* dst) const {
   file.read_labels(impl_->options.labels, snapshot, file.layout().all_rows(), static_cast<std::int32_t*>(dst[1]));
 }
 
-void SnapshotDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                                void* const* dst) const {
-  if (transform) return Dataset::read_rows(id, transform, rows, dst);
-  const auto place = impl_->samples->locate(id.index);
+void SnapshotDataset::read_sample(const SampleRequest& request, void* const* dst) const {
+  const auto& rows = request.rows;
+  if (request.transform || rows.empty()) return Dataset::read_sample(request, dst);
+  const auto place = impl_->samples->locate(request.id.index);
   const auto file = impl_->open(place.file);
   const Rows all = file.layout().all_rows();
   // Rows beyond the edges become zeros.

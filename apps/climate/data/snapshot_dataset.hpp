@@ -43,8 +43,7 @@ class SnapshotDataset final : public Dataset {
   /// Throws InputError, naming file and place, for numbers that are not finite and labels outside 0..2.
   void read(std::int64_t index, void* const* dst) const override;
   /// Without a transform, reads these rows alone from the file.
-  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                 void* const* dst) const override;
+  void read_sample(const SampleRequest& request, void* const* dst) const override;
   /// Reads only the field "x".
   void read_data(std::int64_t index, float* dst) const;
   /// Reads all 16 channels, in the order of their numbers and not normalised. The files must have them.

@@ -17,7 +17,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json to_json(const TimeSplit& s) {
-  return {{"compute", s.compute}, {"exchange", s.exchange}, {"data", s.data}, {"copy", s.copy}};
+  return {{"compute", s.compute},         {"exchange", s.exchange},    {"data", s.data()}, {"reading", s.input.reading},
+          {"decoding", s.input.decoding}, {"received", s.input.ranks}, {"copy", s.copy}};
 }
 
 double number(const Json& j, const char* key) {
@@ -27,7 +28,10 @@ double number(const Json& j, const char* key) {
 
 TimeSplit split_of(const Json& j) {
   const auto s = j.value("seconds", Json::object());
-  return {number(s, "compute"), number(s, "exchange"), number(s, "data"), number(s, "copy")};
+  return {number(s, "compute"),
+          number(s, "exchange"),
+          {number(s, "reading"), number(s, "decoding"), number(s, "received")},
+          number(s, "copy")};
 }
 
 constexpr const char* per_second = "s_per_second";

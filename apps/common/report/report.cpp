@@ -172,7 +172,9 @@ std::string time_split(const ReportInput& in) {
   return "<h2>Where the time went</h2>" +
          card(plot::stacked_bar({{"forward, backward, update", sum.compute},
                                  {"waiting for other ranks' gradients", sum.exchange},
-                                 {"waiting for samples", sum.data},
+                                 {"waiting for samples to be read", sum.input.reading},
+                                 {"waiting for samples to be decoded", sum.input.decoding},
+                                 {"waiting for samples of other ranks", sum.input.ranks},
                                  {"copying samples", sum.copy},
                                  {"validation", validation}},
                                 "s") +

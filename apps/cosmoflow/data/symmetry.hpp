@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "engine/data/dataset.hpp"
+#include "engine/ops/decode_voxels.hpp"
 
 /// The 48 symmetries of the cube, rotations and reflections, acting on channels-last fields (D, H, W, C) of any size. A
 /// universe is as likely as its turned image, so samples that are turned at random are further training data.

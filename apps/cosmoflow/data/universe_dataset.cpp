@@ -14,6 +14,7 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
+#include "engine/data/coded_voxels.hpp"
 #include "engine/data/files/find_files.hpp"
 
 namespace keelson::cosmoflow {
@@ -30,8 +31,9 @@ struct CubeLocation {
   std::array<std::int64_t, 3> corner{};                ///< first voxel, in the volume
 };
 
-bool is_turn(const SampleTransform& transform) {
-  return dynamic_cast<const RandomCubeSymmetry*>(&transform) != nullptr;
+/// Whether samples are left as they are, or turned, which is done while they are decoded.
+bool knows(const SampleTransform* transform) {
+  return !transform || dynamic_cast<const RandomCubeSymmetry*>(transform) != nullptr;
 }
 
 /// By which the transform turns the sample; 0 for other transforms, and for none.
@@ -77,7 +79,7 @@ struct UniverseDataset::Impl {
   std::vector<int> channels;
   std::vector<UniverseParameter> parameters;
   std::vector<Field> fields;
-  std::optional<CodedField> coded;  ///< for x, if the files hold integers
+  std::optional<CodedVoxels> codes;  ///< of x, if the files hold integers
 
   void prepare_targets();
   CubeLocation locate(std::int64_t index) const;
@@ -87,8 +89,9 @@ struct UniverseDataset::Impl {
   /// Returns the divisor of the values.
   float read_codes(const CubeLocation& cube, const std::byte* stored, void* dst) const;
   void read_stored(const CubeLocation& cube, std::byte* dst) const;
-  bool reads_rows(const SampleTransform* transform, const FieldRows& rows, int symmetry) const;
+  bool reads_rows(const SampleRequest& request) const;
   void read_y(const CubeLocation& cube, float* dst) const;
+  void read_sample(const SampleRequest& request, const std::byte* stored, void* const* dst) const;
   template <class Read>
   void with_file(const CubeLocation& cube, const Read& read) const;
   Rows all_planes() const { return {0, edge}; }
@@ -128,10 +131,10 @@ UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::Uni
   fields = {{"x", {static_cast<std::int64_t>(channels.size()), edge, edge, edge}},
             {"y", {static_cast<std::int64_t>(options.targets.size())}}};
   if (detail::has_codes(layout.type))
-    coded = {.field = 0,
-             .stored_channels = layout.channels,
-             .channels = {channels.begin(), channels.end()},
-             .table = detail::table_of_codes(layout.type, options.normalisation)};
+    codes.emplace(0, fields[0].shape,
+                  CodedVoxels::Codes{.stored_channels = layout.channels,
+                                     .channels = {channels.begin(), channels.end()},
+                                     .table = detail::table_of_codes(layout.type, options.normalisation)});
 }
 
 UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator)
@@ -243,10 +246,9 @@ void UniverseDataset::Impl::read_x(const CubeLocation& cube, int symmetry, const
 }
 
 /// Whether only some planes of x are needed to read these rows.
-bool UniverseDataset::Impl::reads_rows(const SampleTransform* transform, const FieldRows& rows, int symmetry) const {
-  const bool known = !transform || is_turn(*transform);
-  const bool needs_all = options.normalisation == Normalisation::mean || symmetry >= plane_symmetries;
-  return known && !needs_all && rows[0] && !rows[1];
+bool UniverseDataset::Impl::reads_rows(const SampleRequest& request) const {
+  if (request.rows.empty() || !request.rows[0] || request.rows[1] || !knows(request.transform)) return false;
+  return options.normalisation != Normalisation::mean && symmetry_of(request.id, request.transform) < plane_symmetries;
 }
 
 /// Rows of the turned sample, by a symmetry that keeps the dimension D. Without division by the mean, which all planes
@@ -373,39 +375,42 @@ const std::vector<Field>& UniverseDataset::fields() const { return impl_->fields
 
 void UniverseDataset::read(std::int64_t index, void* const* dst) const { read_turned(index, 0, dst); }
 
-void UniverseDataset::read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const {
-  if (is_turn(transform)) return read_turned(id.index, symmetry_of(id, &transform), dst);
-  Dataset::read_transformed(id, transform, dst);
+/// `stored`: the voxels of the sample; null: they are read from the file.
+void UniverseDataset::Impl::read_sample(const SampleRequest& request, const std::byte* stored, void* const* dst) const {
+  const CubeLocation cube = locate(request.id.index);
+  const int symmetry = symmetry_of(request.id, request.transform);
+  auto* const y = static_cast<float*>(dst[1]);
+  if (request.encoding) {
+    auto sample = turned_voxels(symmetry, edge);
+    sample.divisor = read_codes(cube, stored, dst[0]);
+    std::memcpy(request.encoding, &sample, sizeof sample);
+    return read_y(cube, y);
+  }
+  if (request.rows.empty())
+    read_x(cube, symmetry, stored, static_cast<float*>(dst[0]));
+  else
+    read_x_rows(cube, symmetry, *request.rows[0], stored, static_cast<float*>(dst[0]));
+  read_y(cube, y);
 }
 
-void UniverseDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                                void* const* dst) const {
-  const int symmetry = symmetry_of(id, transform);
-  if (!impl_->reads_rows(transform, rows, symmetry)) return Dataset::read_rows(id, transform, rows, dst);
-  const CubeLocation cube = impl_->locate(id.index);
-  impl_->read_x_rows(cube, symmetry, *rows[0], nullptr, static_cast<float*>(dst[0]));
-  impl_->read_y(cube, static_cast<float*>(dst[1]));
+/// `stored`: as for Impl::read_sample().
+void UniverseDataset::produce(const SampleRequest& request, const std::byte* stored, void* const* dst) const {
+  if (request.encoding || impl_->reads_rows(request)) return impl_->read_sample(request, stored, dst);
+  const bool turns = knows(request.transform);  // while it decodes
+  const SampleRequest whole{.id = request.id, .transform = turns ? request.transform : nullptr};
+  const auto read_whole = [&](void* const* to) {
+    impl_->read_sample(whole, stored, to);
+    if (!turns) request.transform->apply(request.id, fields(), to);
+  };
+  take_rows(request.rows, read_whole, dst);
 }
 
-const CodedField* UniverseDataset::coded(const SampleTransform* transform) const {
-  const bool known = !transform || is_turn(*transform);
-  return known && impl_->coded ? &*impl_->coded : nullptr;
+void UniverseDataset::read_sample(const SampleRequest& request, void* const* dst) const {
+  produce(request, nullptr, dst);
 }
 
-ops::VoxelSample UniverseDataset::read_codes(const SampleId& id, const SampleTransform* transform,
-                                             void* const* dst) const {
-  return decode_to_codes(id, transform, nullptr, dst);
-}
-
-/// `stored` null: from the file.
-ops::VoxelSample UniverseDataset::decode_to_codes(const SampleId& id, const SampleTransform* transform,
-                                                  const std::byte* stored, void* const* dst) const {
-  KEELSON_EXPECT(coded(transform));
-  const CubeLocation cube = impl_->locate(id.index);
-  auto sample = turned_voxels(symmetry_of(id, transform), impl_->edge);
-  sample.divisor = impl_->read_codes(cube, stored, dst[0]);
-  impl_->read_y(cube, static_cast<float*>(dst[1]));
-  return sample;
+const FieldEncoding* UniverseDataset::encoding(const SampleTransform* transform) const {
+  return knows(transform) && impl_->codes ? &*impl_->codes : nullptr;
 }
 
 void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const* dst) const {
@@ -413,6 +418,8 @@ void UniverseDataset::read_turned(std::int64_t index, int symmetry, void* const*
   impl_->read_x(cube, symmetry, nullptr, static_cast<float*>(dst[0]));
   impl_->read_y(cube, static_cast<float*>(dst[1]));
 }
+
+bool UniverseDataset::has_stored_form() const { return impl_->keeps_voxels(); }
 
 std::int64_t UniverseDataset::stored_bytes() const {
   return impl_->keeps_voxels() ? impl_->edge * impl_->plane_bytes() : Dataset::stored_bytes();
@@ -422,20 +429,9 @@ void UniverseDataset::read_stored(std::int64_t index, std::byte* dst) const {
   impl_->keeps_voxels() ? impl_->read_stored(impl_->locate(index), dst) : Dataset::read_stored(index, dst);
 }
 
-void UniverseDataset::decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                             const std::byte* stored, void* const* dst) const {
-  if (!impl_->keeps_voxels()) return Dataset::decode(id, transform, rows, stored, dst);
-  const CubeLocation cube = impl_->locate(id.index);
-  const int symmetry = symmetry_of(id, transform);
-  const auto read_whole = [&](void* const* to) {
-    impl_->read_x(cube, symmetry, stored, static_cast<float*>(to[0]));
-    impl_->read_y(cube, static_cast<float*>(to[1]));
-    if (transform && !is_turn(*transform)) transform->apply(id, fields(), to);
-  };
-  if (rows.empty()) return read_whole(dst);
-  if (!impl_->reads_rows(transform, rows, symmetry)) return take_rows(rows, read_whole, dst);
-  impl_->read_x_rows(cube, symmetry, *rows[0], stored, static_cast<float*>(dst[0]));
-  impl_->read_y(cube, static_cast<float*>(dst[1]));
+void UniverseDataset::decode(const SampleRequest& request, const std::byte* stored, void* const* dst) const {
+  if (!impl_->keeps_voxels()) return Dataset::decode(request, stored, dst);
+  produce(request, stored, dst);
 }
 
 std::string UniverseDataset::describe() const {

@@ -66,20 +66,16 @@ class UniverseDataset final : public Dataset {
   std::int64_t size() const override;
   const std::vector<Field>& fields() const override;
   void read(std::int64_t index, void* const* dst) const override;
-  void read_transformed(const SampleId& id, const SampleTransform& transform, void* const* dst) const override;
-  /// Without a transform, and unless samples are divided by their mean: reads only these planes of x from the file.
-  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                 void* const* dst) const override;
-  /// The field x, if the files hold int16 or uint16, and `transform` is null or a RandomCubeSymmetry.
-  const CodedField* coded(const SampleTransform* transform) const override;
-  ops::VoxelSample read_codes(const SampleId& id, const SampleTransform* transform, void* const* dst) const override;
-  /// The voxels as stored, if the files hold int16, uint16 or float32; else the decoded fields.
+  /// Turns x while it is decoded. With rows: reads only these planes of x from the file, unless samples are divided by
+  /// their mean, or turned so that all planes are needed.
+  void read_sample(const SampleRequest& request, void* const* dst) const override;
+  /// Of the field x (CodedVoxels), if the files hold int16 or uint16, and `transform` is null or a RandomCubeSymmetry.
+  const FieldEncoding* encoding(const SampleTransform* transform) const override;
+  /// The stored form has the voxels as stored, if the files hold int16, uint16 or float32; else the decoded fields.
+  bool has_stored_form() const override;
   std::int64_t stored_bytes() const override;
   void read_stored(std::int64_t index, std::byte* dst) const override;
-  void decode(const SampleId& id, const SampleTransform* transform, const FieldRows& rows, const std::byte* stored,
-              void* const* dst) const override;
-  ops::VoxelSample decode_to_codes(const SampleId& id, const SampleTransform* transform, const std::byte* stored,
-                                   void* const* dst) const override;
+  void decode(const SampleRequest& request, const std::byte* stored, void* const* dst) const override;
   /// As read(), with x turned by this symmetry of the cube (symmetry.hpp).
   void read_turned(std::int64_t index, int symmetry, void* const* dst) const;
   std::string describe() const override;
@@ -102,6 +98,7 @@ class UniverseDataset final : public Dataset {
 
  private:
   struct Impl;
+  void produce(const SampleRequest& request, const std::byte* stored, void* const* dst) const;
   std::unique_ptr<Impl> impl_;
 };
 

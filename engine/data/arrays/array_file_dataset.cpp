@@ -138,7 +138,7 @@ struct ArrayFileDataset::Impl {
   std::size_t sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const;
   void make_fields(const ArraySources& first);
   std::int64_t checked_samples(const ArraySources& sources) const;
-  void read(std::int64_t index, const FieldRows& rows, void* const* dst) const;
+  void read(std::int64_t index, std::span<const std::optional<Rows>> rows, void* const* dst) const;
 };
 
 ArrayFileDataset::Impl::Impl(std::string path_, ArrayFileOptions options_, Communicator* communicator)
@@ -255,7 +255,8 @@ std::int64_t ArrayFileDataset::Impl::checked_samples(const ArraySources& sources
   return sources[0].samples();
 }
 
-void ArrayFileDataset::Impl::read(std::int64_t index, const FieldRows& rows, void* const* dst) const {
+void ArrayFileDataset::Impl::read(std::int64_t index, std::span<const std::optional<Rows>> rows,
+                                  void* const* dst) const {
   const auto [file, sample] = samples->locate(index);
   const auto sources = recent.get(file, [&, f = file] {
     auto opened = std::make_shared<const ArraySources>(open(f));
@@ -290,10 +291,9 @@ const std::vector<Field>& ArrayFileDataset::fields() const { return impl_->field
 
 void ArrayFileDataset::read(std::int64_t index, void* const* dst) const { impl_->read(index, {}, dst); }
 
-void ArrayFileDataset::read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                                 void* const* dst) const {
-  if (transform) return Dataset::read_rows(id, transform, rows, dst);
-  impl_->read(id.index, rows, dst);
+void ArrayFileDataset::read_sample(const SampleRequest& request, void* const* dst) const {
+  if (request.transform) return Dataset::read_sample(request, dst);
+  impl_->read(request.id.index, request.rows, dst);
 }
 
 std::string ArrayFileDataset::describe() const {

@@ -54,8 +54,7 @@ class ArrayFileDataset final : public Dataset {
   /// Throws InputError, naming file and place, for numbers that are not finite and classes that are no whole numbers.
   void read(std::int64_t index, void* const* dst) const override;
   /// Without a transform, reads these rows alone.
-  void read_rows(const SampleId& id, const SampleTransform* transform, const FieldRows& rows,
-                 void* const* dst) const override;
+  void read_sample(const SampleRequest& request, void* const* dst) const override;
   std::string describe() const override;
   /// Of x.
   std::optional<ReadCost> read_cost() const override;
