@@ -15,7 +15,7 @@ import time
 import unittest
 
 import tfrecords
-from programs import Program, UniversesCase, arrays, h5py, needs_h5py, newest, records
+from programs import Program, UniversesCase, arrays, h5py, needs_h5py, newest, numpy, records
 
 COMBINATIONS = int(os.environ.get("KEELSON_COMBINATIONS", "20"))
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1", "KEELSON_TUNE": "off"}
@@ -25,9 +25,9 @@ SAMPLE_BYTES = 32**3 * 4 * 2 + 1
 
 def make_forms(folder):
     """The universes of `folder`/hdf5 in other forms. Returns the folders, by form."""
-    forms = {"hdf5": folder / "hdf5", **{name: folder / name for name in ("chunks", "tfrecord", "gzip")}}
+    forms = {"hdf5": folder / "hdf5", **{name: folder / name for name in ("chunks", "tfrecord", "gzip", "npz")}}
     for source in sorted(forms["hdf5"].glob("*/univ_*.h5")):
-        for form in ("chunks", "tfrecord", "gzip"):
+        for form in ("chunks", "tfrecord", "gzip", "npz"):
             (forms[form] / source.parent.name).mkdir(parents=True, exist_ok=True)
         with h5py.File(source) as h5, h5py.File(forms["chunks"] / source.parent.name / source.name, "w") as to:
             x, y = h5["x"][:], h5["y"][:]
@@ -37,6 +37,7 @@ def make_forms(folder):
         record = tfrecords.example(x.tobytes(), y)
         tfrecords.write(forms["tfrecord"] / source.parent.name / f"{source.stem}.tfrecord", [record])
         tfrecords.write(forms["gzip"] / source.parent.name / f"{source.stem}.tfrecord.gz", [record], compress=True)
+        numpy.savez(forms["npz"] / source.parent.name / f"{source.stem}.npz", x=x, y=y)
     return forms
 
 

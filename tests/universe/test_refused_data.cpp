@@ -51,7 +51,8 @@ TEST(RefusedData, MissingAndEmptyFolders) {
   EXPECT_TRUE(says(refused(folder / "no/train/"), {"does not exist either"}));
   EXPECT_TRUE(says(refused(""), {"(empty path): does not exist"}));
   EXPECT_TRUE(says(refused(folder / "*.h5"), {"no file matches"}));
-  EXPECT_TRUE(says(refused(folder.path()), {"no HDF5 or TFRecord files among 1 others", ".hdf5", ".tfrecord"}));
+  EXPECT_TRUE(
+      says(refused(folder.path()), {"no HDF5, TFRecord, NetCDF or NumPy files among 1 others", ".hdf5", ".tfrecord"}));
   std::filesystem::create_directory(folder / "empty");
   EXPECT_TRUE(says(refused(folder / "empty"), {"is an empty folder"}));
 }

@@ -52,15 +52,8 @@ std::vector<UniverseParameter> read_parameters(const hdf5::File& file, std::int6
 
 }  // namespace
 
-UniverseContent inspect(const hdf5::File& file) {
-  const std::string& path = file.path();
-  UniverseContent c;
-  c.path = path;
-  const bool raw = !file.has("x") && file.has("full");
-  c.layout.volume = raw ? "full" : "x";
-  c.layout.targets = raw ? "unitPar" : "y";
-  c.volume = file.info(c.layout.volume);
-  c.targets = file.info(c.layout.targets);
+void set_layout(UniverseContent& c) {
+  const std::string& path = c.path;
   if (!is_number(c.volume.type))
     refuse("{}: '{}' holds {}. Expected int16, uint16, float32 or other numbers", path, c.volume.name,
            c.volume.type_name);
@@ -87,8 +80,8 @@ UniverseContent inspect(const hdf5::File& file) {
   if (cube[0] != cube[1] || cube[1] != cube[2])
     refuse("{}: '{}' has the shape {}. Expected a cube, D = H = W; cut it into cubes first", path, c.volume.name,
            hdf5::to_string(v));
-  file.require_written(c.volume.name);
-  file.require_written(c.targets.name);
+  c.layout.volume = c.volume.name;
+  c.layout.targets = c.targets.name;
   c.layout.type = c.volume.type;
   c.layout.type_name = hdf5::to_string(c.volume.type);
   c.layout.many = many;
@@ -97,6 +90,17 @@ UniverseContent inspect(const hdf5::File& file) {
   c.layout.channels = rank == 4 ? cube[3] : 1;
   c.layout.columns = t.back();
   c.samples = many ? t[0] : 1;
+}
+
+UniverseContent inspect(const hdf5::File& file) {
+  UniverseContent c;
+  c.path = file.path();
+  const bool raw = !file.has("x") && file.has("full");
+  c.volume = file.info(raw ? "full" : "x");
+  c.targets = file.info(raw ? "unitPar" : "y");
+  set_layout(c);
+  file.require_written(c.volume.name);
+  file.require_written(c.targets.name);
   c.parameters = read_parameters(file, c.layout.columns);
   if (file.has_attribute("/", "redshifts")) c.redshifts = file.numbers_attribute<double>("/", "redshifts");
   return c;

@@ -1,5 +1,6 @@
 #include "apps/cosmoflow/data/detail/universe_file.hpp"
 
+#include "engine/data/arrays/array_file.hpp"
 #include "engine/data/files/find_files.hpp"
 
 namespace keelson::cosmoflow::detail {
@@ -16,9 +17,7 @@ class Hdf5Universes final : public UniverseFile {
 
   void read(const VoxelBox& box, void* dst, const Visit& visit) const override {
     const UniverseLayout& layout = content_.layout;
-    hdf5::Dims offset(box.first.begin(), box.first.end()), count{box.planes, box.edge, box.edge};
-    if (layout.channel_axis) offset.push_back(0), count.push_back(layout.channels);
-    if (layout.many) offset.insert(offset.begin(), box.sample), count.insert(count.begin(), 1);
+    const auto [offset, count] = box_in_file(layout, box);
     const hdf5::Type type = is_native(layout.type) ? layout.type : hdf5::Type::f32;
     const std::int64_t c = layout.channels;
     if (!dst) dst = thread_memory(box.planes * box.edge * box.edge * c * element_bytes(type));
@@ -38,6 +37,13 @@ class Hdf5Universes final : public UniverseFile {
 
 }  // namespace
 
+BoxInFile box_in_file(const UniverseLayout& layout, const VoxelBox& box) {
+  BoxInFile at{{box.first.begin(), box.first.end()}, {box.planes, box.edge, box.edge}};
+  if (layout.channel_axis) at.offset.push_back(0), at.count.push_back(layout.channels);
+  if (layout.many) at.offset.insert(at.offset.begin(), box.sample), at.count.insert(at.count.begin(), 1);
+  return at;
+}
+
 char* thread_memory(std::int64_t bytes) {
   constexpr std::size_t alignment = 64;
   thread_local std::vector<char> memory;
@@ -52,7 +58,8 @@ std::unique_ptr<const UniverseFile> open_hdf5_universes(const std::string& path,
 }
 
 std::unique_ptr<const UniverseFile> open_universe_file(const std::string& path, const std::string& folder) {
-  return is_tfrecord_name(path) ? open_tfrecord_universes(path) : open_hdf5_universes(path, folder);
+  if (is_tfrecord_name(path)) return open_tfrecord_universes(path);
+  return is_hdf5_file(path) ? open_hdf5_universes(path, folder) : open_array_universes(path, folder);
 }
 
 }  // namespace keelson::cosmoflow::detail

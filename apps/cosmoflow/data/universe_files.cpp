@@ -12,7 +12,7 @@
 namespace keelson::cosmoflow {
 
 std::vector<std::string> find_universes(const std::string& path) {
-  return find_files(path, {hdf5_form(), tfrecord_form()});
+  return find_files(path, {hdf5_form(), tfrecord_form(), netcdf_form(), numpy_form()});
 }
 
 }  // namespace keelson::cosmoflow

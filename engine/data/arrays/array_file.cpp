@@ -83,7 +83,12 @@ FileForm numpy_form() {
 
 std::vector<FileForm> array_forms() { return {hdf5_form(), netcdf_form(), numpy_form()}; }
 
-std::unique_ptr<const ArrayFile> ArrayFile::open(const std::string& path, const std::string& folder) {
+bool is_hdf5_file(const std::string& path) {
+  return hdf5_form().has_name(path) || (!netcdf_form().has_name(path) && has_hdf5_signature(RawFile(path)));
+}
+
+std::unique_ptr<const ArrayFile> ArrayFile::open(const std::string& path, const std::string& folder,
+                                                 const std::string& others) {
   if (hdf5_form().has_name(path)) return detail::open_hdf5_arrays(path, folder);  // opened once, by HDF5 alone
   RawFile file(path);
   const std::string first = first_bytes_of(file);
@@ -91,8 +96,10 @@ std::unique_ptr<const ArrayFile> ArrayFile::open(const std::string& path, const 
   if (first.starts_with("\x93NUMPY")) return detail::open_npy(std::move(file));
   if (first.starts_with("PK")) return detail::open_npz(std::move(file));
   if (has_hdf5_signature(file)) return detail::open_hdf5_arrays(path, folder);
-  if (first.empty()) refuse("{}: is empty (0 bytes). Expected arrays in {}; copy or make it again", path, forms_read);
-  refuse("{}: does not begin as a file of a form that is read. Expected {}.{}", path, forms_read, advice_for(first));
+  if (first.empty())
+    refuse("{}: is empty (0 bytes). Expected arrays in {}{}; copy or make it again", path, forms_read, others);
+  refuse("{}: does not begin as a file of a form that is read. Expected {}{}.{}", path, forms_read, others,
+         advice_for(first));
 }
 
 void ArrayFile::read_by_library(const ArrayInfo& array, const hdf5::Dims& /*offset*/, const hdf5::Dims& /*count*/,

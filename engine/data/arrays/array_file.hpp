@@ -57,7 +57,9 @@ class ArrayFile {
  public:
   /// Opens a file. Throws InputError for a file that is missing, damaged, or of another form; the message has the list
   /// of the forms that are read. `folder`: as in hdf5::File::open().
-  static std::unique_ptr<const ArrayFile> open(const std::string& path, const std::string& folder = "");
+  /// `others`: further forms that the caller reads, for that list: ", or TFRecord (names with .tfrecord)".
+  static std::unique_ptr<const ArrayFile> open(const std::string& path, const std::string& folder = "",
+                                               const std::string& others = "");
   virtual ~ArrayFile() = default;
   ArrayFile(const ArrayFile&) = delete;
   ArrayFile& operator=(const ArrayFile&) = delete;
@@ -109,6 +111,10 @@ class ArrayFile {
   mutable std::once_flag opened_;
   mutable std::optional<RawFile> raw_;  ///< the file itself, from the first reading on
 };
+
+/// Whether a file is HDF5, but not by its name netCDF-4: by the name, else by the signature that every HDF5 file has.
+/// Throws InputError for a file that cannot be read.
+bool is_hdf5_file(const std::string& path);
 
 /// The place in an array of element i of a box, in row-major order.
 hdf5::Dims place_in_box(const hdf5::Dims& offset, const hdf5::Dims& count, std::int64_t i);

@@ -27,11 +27,18 @@ bool is_hdf5_name(const std::string& path) {
   return extension == ".h5" || extension == ".hdf5" || extension == ".he5";
 }
 
-/// "HDF5 or TFRecord"
+/// "a, b or c"
+std::string any_of(const std::vector<std::string>& words) {
+  const std::string last = words.back();
+  const std::vector<std::string> others(words.begin(), words.end() - 1);
+  return others.empty() ? last : fmt::format("{} or {}", fmt::join(others, ", "), last);
+}
+
+/// "HDF5, NetCDF or NumPy"
 std::string names_of(const std::vector<FileForm>& forms) {
   std::vector<std::string> names;
   for (const FileForm& f : forms) names.push_back(f.name);
-  return fmt::format("{}", fmt::join(names, " or "));
+  return any_of(names);
 }
 
 /// What to do with a file of another form that the caller cannot read; empty if the form is not known.
@@ -91,7 +98,7 @@ std::vector<std::string> files_below(const std::string& folder, const std::vecto
     std::vector<std::string> endings;
     for (const FileForm& f : forms) endings.push_back(f.ending);
     refuse("{}: holds no {} files among {} others. Expected names that {}; a pattern such as '{}/*' takes any name.{}",
-           folder, names_of(forms), others, fmt::join(endings, ", or "), folder, advice);
+           folder, names_of(forms), others, any_of(endings), folder, advice);
   }
   refuse("{}: is an empty folder. Expected {} files; generate or fetch some", folder, names_of(forms));
 }

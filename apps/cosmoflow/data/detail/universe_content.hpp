@@ -34,6 +34,9 @@ struct UniverseContent {
   std::int64_t samples = 1;
 };
 
+/// Sets the layout and the number of samples of a file, from its path and the facts about volume and targets. Throws
+/// InputError for a file that is no universe.
+void set_layout(UniverseContent& content);
 /// Of an HDF5 file. Throws InputError for a file that is no universe.
 UniverseContent inspect(const hdf5::File& file);
 /// Throws InputError if `other` has another layout or other parameters than the first file.

@@ -36,12 +36,19 @@ class UniverseFile {
   virtual std::int64_t memory() const { return 0; }  ///< bytes that this object holds, if these are many
 };
 
-/// Opens a file of the format that its name and its first bytes show: TFRecord, else HDF5. `folder`: as in
+/// Where a box lies in the array of the volumes.
+struct BoxInFile {
+  hdf5::Dims offset, count;  ///< one number per dimension
+};
+BoxInFile box_in_file(const UniverseLayout& layout, const VoxelBox& box);
+
+/// Opens a file of the format that its name and its first bytes show: TFRecord, HDF5, NetCDF or NumPy. `folder`: as in
 /// hdf5::File::open. Throws InputError for a file that is no universe.
 std::unique_ptr<const UniverseFile> open_universe_file(const std::string& path, const std::string& folder);
 /// The same for each format.
 std::unique_ptr<const UniverseFile> open_hdf5_universes(const std::string& path, const std::string& folder);
 std::unique_ptr<const UniverseFile> open_tfrecord_universes(const std::string& path);
+std::unique_ptr<const UniverseFile> open_array_universes(const std::string& path, const std::string& folder);
 
 /// Memory of this thread for bytes that are not yet decoded, aligned to 64 bytes; valid until the next call.
 char* thread_memory(std::int64_t bytes);
