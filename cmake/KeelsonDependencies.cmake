@@ -88,12 +88,26 @@ if(NOT KEELSON_WITH_LIBDEFLATE STREQUAL "OFF")
   endif()
 endif()
 
+# --- Apache Arrow's Parquet library >= 12
+set(KEELSON_HAVE_PARQUET OFF)
+if(NOT KEELSON_WITH_PARQUET STREQUAL "OFF")
+  find_package(Parquet CONFIG QUIET)
+  if(Parquet_FOUND AND Parquet_VERSION VERSION_GREATER_EQUAL 12)
+    set(KEELSON_HAVE_PARQUET Parquet::parquet_static)
+    if(TARGET Parquet::parquet_shared)
+      set(KEELSON_HAVE_PARQUET Parquet::parquet_shared)
+    endif()
+  elseif(NOT KEELSON_WITH_PARQUET STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_PARQUET=ON, but Apache Arrow >= 12 with Parquet was not found; set Parquet_ROOT.")
+  endif()
+endif()
+
 # --- what the cuda backend calls
 include(KeelsonCudnn)
 
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}); Kokkos Kernels ${KEELSON_HAVE_KOKKOS_KERNELS}; "
                "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}; "
-               "libdeflate ${KEELSON_HAVE_LIBDEFLATE}")
+               "libdeflate ${KEELSON_HAVE_LIBDEFLATE}; Parquet ${KEELSON_HAVE_PARQUET} ${Parquet_VERSION}")
 if(KEELSON_HAVE_CUDA)
   message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}; "
                  "cuDNN ${KEELSON_HAVE_CUDNN} ${cuDNN_VERSION}")

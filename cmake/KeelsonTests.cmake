@@ -27,6 +27,11 @@ endif()
 keelson_library(keelson_test_support tests/support
   PUBLIC keelson_test_oracle keelson_nets keelson_comm keelson_backends ${backends}
          nlohmann_json::nlohmann_json HDF5::HDF5 ZLIB::ZLIB MPI::MPI_CXX GTest::gtest)
+if(KEELSON_HAVE_PARQUET)  # tests write Parquet files
+  target_link_libraries(keelson_test_support PUBLIC ${KEELSON_HAVE_PARQUET})
+  keelson_define(keelson_test_support PUBLIC KEELSON_HAVE_PARQUET=1)
+  set_source_files_properties(${tests_dir}/support/parquet_files.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endif()
 # What only some programs may link: main(), and the operator new that counts. And a whole program as a user writes it.
 set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp
   ${tests_dir}/docs/readme_example.cpp ${tests_dir}/docs/own_loop.cpp ${tests_dir}/docs/pruning.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -141,14 +141,16 @@ void construct_table(TableDataset* self, const std::string& path, nb::handle tar
 void bind_tables(nb::module_& m) {
   nb::class_<TableDataset, Dataset>(
       m, "TableDataset",
-      "A table in CSV files, one sample for each row: x has the features, y the targets. path: a file, a folder or a\n"
-      "pattern. targets, features: columns, by name or by number from 0 (-1: the last one); by default the last "
+      "A table in CSV or Parquet files, one sample for each row: x has the features, y the targets. path: a file, a\n"
+      "folder or a pattern. targets, features: columns, by name or by number from 0 (-1: the last one); by default the "
+      "last "
       "column\n"
       "is the target, and all others are features. classes: the target is a class of any name, and y its number "
       "(int32).\n"
       "standardise: features become (value - mean) / standard deviation. missing: replaces empty fields and NaN of\n"
-      "features. delimiter: by default the one that the first row has. header: whether the first row has names; by\n"
-      "default it does if no field in it is a number. like: read this table as that one was read, e.g. validation "
+      "features. Of CSV: delimiter: by default the one that the first row has. header: whether the first row has "
+      "names;\n"
+      "by default it does if no field in it is a number. like: read this table as that one was read, e.g. validation "
       "data.\n"
       "comm: ranks that parse the files together; then making it is collective.")
       .def("__init__", &construct_table, nb::arg("path"), nb::kw_only(), nb::arg("targets") = nb::none(),

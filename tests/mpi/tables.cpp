@@ -9,6 +9,7 @@
 #include "engine/data/tables/table_dataset.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/parquet_files.hpp"
 
 /// Tables that ranks parse together are those of one rank.
 namespace keelson::testing {
@@ -74,6 +75,38 @@ TEST(Tables, AreRefusedOnAllRanks) {
   EXPECT_NE(message.find("column 'b' has 'wrong' in line 5"), std::string::npos) << message;
   world().barrier();
 }
+
+#if KEELSON_HAVE_PARQUET
+
+/// Files of several row groups, of which some ranks have none.
+TEST(Tables, OfParquetAreThoseOfOneRank) {
+  std::optional<TemporaryFolder> folder;
+  if (world().rank() == 0) folder.emplace();
+  const std::string path = world().allgather(folder ? folder->path() : "")[0];
+  for (const std::int64_t rows : {1, 3, 50}) {
+    if (folder)
+      for (const char name : {'a', 'b', 'c'}) {
+        ColumnText u{"u", "double", {}}, k{"class", "string", {}};
+        for (std::int64_t i = 0; i < (name == 'b' ? 0 : rows); ++i) {
+          const auto r = philox::bits({7, static_cast<std::uint32_t>(name)}, static_cast<std::uint64_t>(i));
+          u.values.push_back(std::to_string(r % 1999) + "e-2");
+          k.values.push_back("class " + std::to_string(r % 5));
+        }
+        write_file(path + "/" + name + ".parquet", parquet_of({u, k}, {.rows_per_group = 7}));
+      }
+    world().barrier();
+    const TableOptions options{.classes = true, .standardise = true};
+    const TableDataset alone(path, options), together(path, options, &world());
+    EXPECT_EQ(alone.size(), 2 * rows);
+    EXPECT_EQ(together.classes(), alone.classes());
+    EXPECT_EQ(together.means(), alone.means());
+    EXPECT_EQ(values_of(together), values_of(alone)) << rows;
+    EXPECT_EQ(together.digest(), alone.digest());
+    world().barrier();
+  }
+}
+
+#endif
 
 }  // namespace
 }  // namespace keelson::testing

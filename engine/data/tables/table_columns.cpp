@@ -40,16 +40,16 @@ std::string list_of(const std::vector<std::string>& names) {
                      shown < names.size() ? fmt::format(" and {} more", names.size() - shown) : "");
 }
 
-void place(TableColumns& c, const RawFile& file, const std::vector<std::string>& wanted, std::vector<std::string>& into,
-           int first) {
+void place(TableColumns& c, const std::string& path, const std::vector<std::string>& wanted,
+           std::vector<std::string>& into, int first) {
   for (const std::string& name : wanted) {
     const auto column = find_column(c.names, name);
     if (!column)
-      refuse("{}: has no column '{}'. Expected one of {}: {}", file.path(), name,
-             counted(std::ssize(c.names), "column"), list_of(c.names));
+      refuse("{}: has no column '{}'. Expected one of {}: {}", path, name, counted(std::ssize(c.names), "column"),
+             list_of(c.names));
     if (c.places[*column] >= 0)
-      refuse("{}: the column '{}' is asked for twice. Expected each column once, as a feature or as a target",
-             file.path(), name);
+      refuse("{}: the column '{}' is asked for twice. Expected each column once, as a feature or as a target", path,
+             name);
     c.places[*column] = first + static_cast<int>(into.size());
     into.push_back(c.names[*column]);
   }
@@ -63,26 +63,17 @@ std::string first_row(const RawFile& file) {
 }
 
 /// Throws InputError for a name that two columns have.
-void require_distinct(const TableColumns& c, const RawFile& file) {
+void require_distinct(const TableColumns& c, const std::string& path, const std::string& advice) {
   auto names = c.names;
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end())
-    refuse("{}: two columns have the name '{}'. Expected a name for each; is '{}' the delimiter?", file.path(), *twice,
-           c.delimiter);
+    refuse("{}: two columns have the name '{}'. Expected a name for each{}", path, *twice, advice);
 }
 
 }  // namespace
 
-TableColumns find_columns(const RawFile& file, const TableOptions& options) {
-  if (is_compressed_content(file))
-    refuse("{}: is compressed. Expected a table as text; decompress it first, e.g. with gunzip", file.path());
-  const std::string row = first_row(file);
-  TableColumns c;
-  c.delimiter = options.delimiter != 0 ? options.delimiter : delimiter_of(row);
-  const auto first = fields_of_row(row, c.delimiter);
-  c.has_header = options.header.value_or(has_names(first));
-  for (std::size_t i = 0; i < first.size(); ++i) c.names.push_back(c.has_header ? first[i] : fmt::format("{}", i));
-  require_distinct(c, file);
+void choose_columns(const std::string& path, const TableOptions& options, const std::string& advice, TableColumns& c) {
+  require_distinct(c, path, advice);
   c.places.assign(c.names.size(), -1);
   const auto targets = options.targets.empty() ? std::vector<std::string>{c.names.back()} : options.targets;
   auto features = options.features;
@@ -93,16 +84,28 @@ TableColumns find_columns(const RawFile& file, const TableOptions& options) {
     for (std::size_t i = 0; i < c.names.size(); ++i)
       if (!is_target[i]) features.push_back(c.has_header ? c.names[i] : fmt::format("{}", i));
   }
-  place(c, file, features, c.features, 0);
-  place(c, file, targets, c.targets, static_cast<int>(c.features.size()));
+  place(c, path, features, c.features, 0);
+  place(c, path, targets, c.targets, static_cast<int>(c.features.size()));
   if (c.features.empty())
-    refuse("{}: has {}, and all of them are targets. Expected features, too; is '{}' the delimiter?", file.path(),
-           counted(std::ssize(c.names), "column"), c.delimiter);
+    refuse("{}: has {}, and all of them are targets. Expected features, too{}", path,
+           counted(std::ssize(c.names), "column"), advice);
   if (options.classes && c.targets.size() != 1)
     refuse("classes of {} targets: expected one target, whose values are the classes", c.targets.size());
   if (options.classes)
     c.class_column =
         static_cast<int>(std::ranges::find(c.places, static_cast<int>(c.features.size())) - c.places.begin());
+}
+
+TableColumns find_text_columns(const RawFile& file, const TableOptions& options) {
+  if (is_compressed_content(file))
+    refuse("{}: is compressed. Expected a table as text; decompress it first, e.g. with gunzip", file.path());
+  const std::string row = first_row(file);
+  TableColumns c;
+  c.delimiter = options.delimiter != 0 ? options.delimiter : delimiter_of(row);
+  const auto first = fields_of_row(row, c.delimiter);
+  c.has_header = options.header.value_or(has_names(first));
+  for (std::size_t i = 0; i < first.size(); ++i) c.names.push_back(c.has_header ? first[i] : fmt::format("{}", i));
+  choose_columns(file.path(), options, fmt::format("; is '{}' the delimiter?", c.delimiter), c);
   return c;
 }
 

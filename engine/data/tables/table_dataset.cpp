@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <unordered_map>
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
@@ -16,89 +15,11 @@
 #include "engine/data/files/find_files.hpp"
 #include "engine/data/files/shared_bytes.hpp"
 #include "engine/data/tables/detail/table_columns.hpp"
+#include "engine/data/tables/detail/table_rows.hpp"
 #include "engine/data/tables/table_text.hpp"
 
 namespace keelson {
 namespace {
-
-constexpr std::size_t most_classes = 65536;
-
-/// Files of which a rank parses some bytes.
-struct TablePart {
-  std::int64_t file = 0;
-  TextRange range;
-};
-
-/// The rows that one rank has parsed.
-struct ParsedRows {
-  std::vector<float> values;         ///< (rows, width)
-  std::vector<std::string> classes;  ///< by number of this rank, in the order of their appearance
-};
-
-/// Parses rows into numbers.
-class RowParser {
- public:
-  RowParser(const detail::TableColumns& columns, const TableOptions& options, ParsedRows& rows)
-      : columns_(columns), options_(options), rows_(rows) {}
-
-  void parse(const RawFile& file, std::string_view row, std::int64_t at) {
-    const std::size_t first = rows_.values.size();
-    rows_.values.resize(first + columns_.width());
-    float* const values = rows_.values.data() + first;
-    const char* const end = std::to_address(row.end());
-    std::size_t column = 0;
-    for (; row.data() && column < columns_.places.size(); ++column) {
-      const int place = columns_.places[column];
-      const bool is_class = static_cast<int>(column) == columns_.class_column;
-      if (place >= 0 && !is_class) {
-        const char* const begin = std::to_address(row.begin());
-        if (const char* last = parse_plain_field(begin, end, columns_.delimiter, values[place])) {
-          row = last == end ? std::string_view() : std::string_view(last + 1, end);
-          continue;
-        }
-      }
-      const std::string_view field = next_field(row, columns_.delimiter, memory_);
-      if (place >= 0) values[place] = is_class ? class_of(file, field, at) : number_of(file, field, column, at);
-    }
-    if (row.data() || column < columns_.places.size())
-      refuse("{}: line {} has {} fields. Expected {}, as in the first row", file.path(), line_of(file, at),
-             row.data() ? fmt::format("more than {}", column) : fmt::format("{}", column), columns_.places.size());
-  }
-
- private:
-  float number_of(const RawFile& file, std::string_view field, std::size_t column, std::int64_t at) const {
-    float number = 0;
-    const bool is_number = parse_field(field, number);
-    if (is_number && std::isfinite(number)) return number;
-    const bool is_feature = columns_.places[column] < static_cast<int>(columns_.features.size());
-    const bool is_empty = field.find_first_not_of(' ') == std::string_view::npos;
-    if (options_.missing && is_feature && (is_number || is_empty)) return *options_.missing;
-    refuse("{}: the column '{}' has {} in line {}. Expected a finite number; {}", file.path(), columns_.names[column],
-           is_empty ? std::string("an empty field") : fmt::format("'{}'", field.substr(0, 40)), line_of(file, at),
-           is_number || is_empty ? "give a value for missing ones, or leave the column out"
-                                 : "name the columns to read, or, of a target with names, ask for classes");
-  }
-
-  float class_of(const RawFile& file, std::string_view field, std::int64_t at) {
-    const auto begin = field.find_first_not_of(' '), end = field.find_last_not_of(' ');
-    if (begin == std::string_view::npos)
-      refuse("{}: the column '{}' has an empty field in line {}. Expected the name of a class", file.path(),
-             columns_.targets[0], line_of(file, at));
-    const auto [found, is_new] =
-        numbers_.try_emplace(std::string(field.substr(begin, end - begin + 1)), static_cast<int>(numbers_.size()));
-    if (is_new) rows_.classes.push_back(found->first);
-    if (numbers_.size() > most_classes)
-      refuse("{}: the column '{}' has more than {} classes. Expected fewer; is it a number to predict?", file.path(),
-             columns_.targets[0], most_classes);
-    return static_cast<float>(found->second);
-  }
-
-  const detail::TableColumns& columns_;
-  const TableOptions& options_;
-  ParsedRows& rows_;
-  std::unordered_map<std::string, int> numbers_;
-  std::string memory_;
-};
 
 /// Sorted as numbers if all of them are numbers, else as texts.
 std::vector<std::string> sorted_classes(std::vector<std::string> names) {
@@ -113,8 +34,9 @@ std::vector<std::string> sorted_classes(std::vector<std::string> names) {
 }
 
 std::vector<std::string> find_tables(const std::string& path) {
-  const auto has_name = [](const std::string& p) { return p.ends_with(".csv") || p.ends_with(".tsv"); };
-  return find_files(path, {{"CSV", "end in .csv or .tsv", has_name}});
+  const auto is_text = [](const std::string& p) { return p.ends_with(".csv") || p.ends_with(".tsv"); };
+  const auto is_parquet = [](const std::string& p) { return p.ends_with(".parquet"); };
+  return find_files(path, {{"CSV", "end in .csv or .tsv", is_text}, {"Parquet", "end in .parquet", is_parquet}});
 }
 
 }  // namespace
@@ -132,11 +54,8 @@ struct TableDataset::Impl {
   SharedBytes rows;
   std::int64_t size = 0;
 
-  std::vector<TablePart> parts_of(Communicator* communicator) const;
-  ParsedRows parse(const std::vector<TablePart>& parts) const;
-  void require_header(const RawFile& file, std::string_view row) const;
-  void number_classes(ParsedRows& mine, const Impl* like, Communicator* communicator);
-  void share(const ParsedRows& mine, Communicator* communicator);
+  void number_classes(detail::TableRows& mine, const Impl* like, Communicator* communicator);
+  void share(const detail::TableRows& mine, Communicator* communicator);
   void find_statistics();
   const float* row(std::int64_t index) const {
     return reinterpret_cast<const float*>(rows.bytes().data()) + index * static_cast<std::int64_t>(columns.width());
@@ -145,14 +64,16 @@ struct TableDataset::Impl {
 
 TableDataset::Impl::Impl(const std::string& path_, TableOptions options_, const Impl* like, Communicator* communicator)
     : path(path_), options(std::move(options_)), files(path, communicator, find_tables), rows(communicator) {
+  bool is_parquet = false;
   on_each_rank(communicator, [&] {
-    columns = detail::find_columns(RawFile(files.path(0)), options);
+    is_parquet = detail::is_parquet(files.path(0));
+    columns = is_parquet ? detail::find_parquet_columns(files.path(0), options)
+                         : detail::find_text_columns(RawFile(files.path(0)), options);
     if (like && columns.features != like->columns.features)
       refuse("{}: has other columns than {}", files.path(0), like->path);
   });
-  ParsedRows mine;
-  const auto parts = parts_of(communicator);
-  on_each_rank(communicator, [&] { mine = parse(parts); });
+  detail::TableRows mine = is_parquet ? detail::read_parquet_rows(files, columns, options, communicator)
+                                      : detail::read_text_rows(files, columns, options, communicator);
   if (options.classes) number_classes(mine, like, communicator);
   share(mine, communicator);
   if (size == 0) refuse("{}: has no rows. Expected a table with one row for each sample", path);
@@ -166,70 +87,8 @@ TableDataset::Impl::Impl(const std::string& path_, TableOptions options_, const 
             options.classes ? Field{"y", {}, DType::s32} : Field{"y", {std::ssize(columns.targets)}}};
 }
 
-/// The files one after the other are cut into as many equal parts as there are ranks. A row belongs to the part in
-/// which it begins. Whether a part begins within quotes, the quotes before it in its file say.
-std::vector<TablePart> TableDataset::Impl::parts_of(Communicator* communicator) const {
-  const std::int64_t ranks = communicator ? communicator->size() : 1, rank = communicator ? communicator->rank() : 0;
-  std::vector<TablePart> parts;
-  std::int64_t quotes = 0, quotes_of_last = 0;
-  on_each_rank(communicator, [&] {
-    std::vector<std::int64_t> begins{0};
-    for (std::int64_t f = 0; f < files.size(); ++f) begins.push_back(begins.back() + RawFile(files.path(f)).size());
-    const std::int64_t first = begins.back() * rank / ranks, last = begins.back() * (rank + 1) / ranks;
-    for (std::int64_t f = 0; f < files.size(); ++f) {
-      const std::int64_t offset = begins[static_cast<std::size_t>(f)];
-      const std::int64_t begin = std::max(first, offset), end = std::min(last, begins[static_cast<std::size_t>(f) + 1]);
-      if (begin >= end) continue;
-      parts.push_back({f, {begin - offset, end - offset}});
-      quotes_of_last = count_quotes(RawFile(files.path(f)), begin - offset, end - offset);
-      quotes += quotes_of_last;
-    }
-  });
-  std::vector<std::int64_t> last_file(static_cast<std::size_t>(ranks)), in_last(last_file);
-  last_file[static_cast<std::size_t>(rank)] = parts.empty() ? -1 : parts.back().file;
-  in_last[static_cast<std::size_t>(rank)] = quotes_of_last;
-  if (communicator) {
-    communicator->allreduce(&quotes, 1, Reduction::sum);
-    communicator->allreduce(last_file.data(), last_file.size(), Reduction::sum);
-    communicator->allreduce(in_last.data(), in_last.size(), Reduction::sum);
-  }
-  for (TablePart& part : parts) part.range.has_quotes = quotes > 0;
-  if (parts.empty()) return parts;
-  std::int64_t before = 0;
-  for (std::size_t r = 0; r < static_cast<std::size_t>(rank); ++r)
-    if (last_file[r] == parts.front().file) before += in_last[r];
-  parts.front().range.in_quotes = before % 2 != 0;
-  return parts;
-}
-
-void TableDataset::Impl::require_header(const RawFile& file, std::string_view row) const {
-  if (fields_of_row(row, columns.delimiter) != columns.names)
-    refuse("{}: the first row has other names than that of {}. Expected the same columns in all files", file.path(),
-           files.path(0));
-}
-
-ParsedRows TableDataset::Impl::parse(const std::vector<TablePart>& parts) const {
-  ParsedRows parsed;
-  RowParser parser(columns, options, parsed);
-  for (const TablePart& part : parts) {
-    const RawFile file(files.path(part.file));
-    bool is_header = columns.has_header && part.range.begin == 0;
-    for_each_row(file, part.range, [&](std::string_view row, std::int64_t at) {
-      if (parsed.values.empty() && !is_header)  // about as many rows as there would be of this length
-        parsed.values.reserve(static_cast<std::size_t>(part.range.end - part.range.begin) / row.size() *
-                              columns.width());
-      if (is_header)
-        require_header(file, row);
-      else
-        parser.parse(file, row, at);
-      is_header = false;
-    });
-  }
-  return parsed;
-}
-
 /// The ranks' own numbers become those of the sorted list of all classes.
-void TableDataset::Impl::number_classes(ParsedRows& mine, const Impl* like, Communicator* communicator) {
+void TableDataset::Impl::number_classes(detail::TableRows& mine, const Impl* like, Communicator* communicator) {
   std::vector<std::string> names = mine.classes;
   if (communicator) {
     std::string text;
@@ -274,7 +133,7 @@ void TableDataset::Impl::find_statistics() {
     if (squares[f] > 0) deviations[f] = std::sqrt(squares[f] / count);
 }
 
-void TableDataset::Impl::share(const ParsedRows& mine, Communicator* communicator) {
+void TableDataset::Impl::share(const detail::TableRows& mine, Communicator* communicator) {
   const int ranks = communicator ? communicator->size() : 1, rank = communicator ? communicator->rank() : 0;
   std::vector<std::int64_t> values(static_cast<std::size_t>(ranks));
   values[static_cast<std::size_t>(rank)] = std::ssize(mine.values);

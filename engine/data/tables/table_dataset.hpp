@@ -20,22 +20,26 @@ struct TableOptions {
   /// names are numbers, in their order).
   bool classes = false;
   bool standardise = false;  ///< features become (value - mean) / standard deviation over all rows
-  /// Replaces empty fields, "nan" and "inf" of features; no value: these are refused.
+  /// Replaces empty fields (of Parquet: nulls), "nan" and "inf" of features; no value: these are refused.
   std::optional<float> missing;
-  char delimiter = 0;          ///< 0: that of , ; tab and | which the first row has most, else spaces
-  std::optional<bool> header;  ///< whether the first row has names; no value: it does if no field in it is a number
+  /// Of text: 0: that of , ; tab and | which the first row has most, else spaces.
+  char delimiter = 0;
+  /// Of text: whether the first row has names; no value: it does if no field in it is a number.
+  std::optional<bool> header;
 };
 
-/// A table in text files (engine/data/tables/table_text.hpp), one sample for each row. Fields: "x" (features) f32, and
-/// "y" (targets) f32, or with classes () s32.
+/// A table in text files (engine/data/tables/table_text.hpp), or in Parquet files if Keelson was built with Apache
+/// Arrow, one sample for each row. Fields: "x" (features) f32, and "y" (targets) f32, or with classes () s32.
 ///
-/// Each rank parses a part of the bytes. The numbers of all rows are kept once per node (SharedBytes): 4 bytes for each
-/// feature and target of each row.
+/// Each rank reads a part: bytes of text, or row groups of Parquet. Each row group is decoded once, by one rank; memory
+/// holds one of its columns at a time. The numbers of all rows are kept once per node (SharedBytes): 4 bytes for each
+/// feature and target of each row. read() takes them from there, and reads no file.
 class TableDataset final : public Dataset {
  public:
-  /// `path`: a file, a folder with files that end in .csv or .tsv, or a pattern. Several files are read one after the
-  /// other, in the order of their names; all have the columns of the first one. Throws InputError on all ranks, naming
-  /// the file and the line, for fields that are missing or no numbers, and for rows of another number of fields.
+  /// `path`: a file, a folder with files that end in .csv or .tsv, or in .parquet, or a pattern. Several files are read
+  /// one after the other, in the order of their names; all have the columns of the first one. Throws InputError on all
+  /// ranks, naming the file and the line (of Parquet: the row group, the column and the row), for fields that are
+  /// missing or no numbers, for rows of another number of fields, and for Parquet files in a build without Arrow.
   /// `communicator` null: one rank. Collective.
   TableDataset(const std::string& path, const TableOptions& options, Communicator* communicator = nullptr);
   /// Reads another table as `like` was read: the same columns by name, the numbers of the classes, mean and standard

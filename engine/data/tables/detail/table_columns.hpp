@@ -20,7 +20,16 @@ struct TableColumns {
   std::size_t width() const { return features.size() + targets.size(); }
 };
 
-/// From the first row of a file. Throws InputError for columns that are not there.
-TableColumns find_columns(const RawFile& file, const TableOptions& options);
+/// Sets what is read of the columns `c.names`, as `options` say. `path` and `advice`, for a table without the columns
+/// that are asked for, are parts of messages. Throws InputError for columns that are not there.
+void choose_columns(const std::string& path, const TableOptions& options, const std::string& advice, TableColumns& c);
+
+/// From the first row of a file. Throws InputError as choose_columns().
+TableColumns find_text_columns(const RawFile& file, const TableOptions& options);
+
+/// Whether the file is Parquet, by its name or by its first bytes.
+bool is_parquet(const std::string& path);
+/// From the schema of a Parquet file. Throws InputError as choose_columns(), and for a damaged file.
+TableColumns find_parquet_columns(const std::string& path, const TableOptions& options);
 
 }  // namespace keelson::detail

@@ -24,6 +24,7 @@ class Keelson(CMakePackage):
     variant("onednn", default=True, description="oneDNN, the fast backend of CPUs")
     variant("kokkos_kernels", default=False, description="Kokkos Kernels for dense linear algebra")
     variant("libdeflate", default=True, description="libdeflate, which decompresses HDF5 files faster than zlib")
+    variant("parquet", default=False, description="Apache Arrow, which reads tables in Parquet files")
     variant("cuda", default=False, description="GPUs, by CUDA")
     # Kokkos builds for one architecture, so what stands on it does, too.
     variant(
@@ -58,6 +59,7 @@ class Keelson(CMakePackage):
     depends_on("onednn@3.1: cpu_runtime=omp", when="+onednn")
     depends_on("kokkos-kernels@4.5:5", when="+kokkos_kernels")
     depends_on("libdeflate", when="+libdeflate")
+    depends_on("arrow@12: +parquet", when="+parquet")
     depends_on("googletest", type="test")
     depends_on("benchmark", type="test")
     depends_on("doxygen", type="build", when="+docs")
@@ -108,6 +110,7 @@ class Keelson(CMakePackage):
             chosen("KEELSON_WITH_ONEDNN", "onednn"),
             chosen("KEELSON_WITH_KOKKOS_KERNELS", "kokkos_kernels"),
             chosen("KEELSON_WITH_LIBDEFLATE", "libdeflate"),
+            chosen("KEELSON_WITH_PARQUET", "parquet"),
             chosen("KEELSON_WITH_CUDA", "cuda"),
             self.define("KEELSON_WITH_CUDNN", self.spec.satisfies("+cudnn")),
             self.define("KEELSON_WITH_NCCL", self.spec.satisfies("+nccl")),
