@@ -218,7 +218,7 @@ TEST_F(ArrayFiles, UnpacksByTheConventionsOfNetCdf) {
                                 {{"_Unsigned", CdfType::text, {}, "true"}, {"_FillValue", CdfType::i8, {-2}}}},
                                {"nan", {0}, CdfType::f32, {1, nan, 2, 3}, {{"_FillValue", CdfType::f32, {nan}}}}})));
   expect_values(file->read<double>("packed"), {102, nan, nan, -16283.5});
-  expect_values(file->read<double>("whole"), {4, 5, nan, -32767});
+  expect_values(file->read<double>("whole"), {4, 5, nan, nan});
   expect_values(file->read<double>("never"), {1, nan, 3, static_cast<double>(1e36f)});
   expect_values(file->read<double>("bytes"), {-127, -1, 0, 1});
   expect_values(file->read<double>("unsigned"), {255, 1, nan, 3});
@@ -228,19 +228,51 @@ TEST_F(ArrayFiles, UnpacksByTheConventionsOfNetCdf) {
   EXPECT_PART(message_of<InputError>([&] { file->read<std::int32_t>("packed"); }), "at (1)");
 }
 
+TEST_F(ArrayFiles, LeavesOutNumbersBeyondTheValidRange) {
+  const CdfAttribute range{"valid_range", CdfType::i16, {0, 10}}, least{"valid_min", CdfType::f64, {-2}},
+      most{"valid_max", CdfType::i32, {5}}, scale{"scale_factor", CdfType::f32, {2}};
+  const auto file = ArrayFile::open(write(
+      "a.nc",
+      netcdf_of(5, {{"n", 5}},
+                {{"range", {0}, CdfType::i16, {-1, 0, 5, 10, 11}, {range, scale}},
+                 {"first", {0}, CdfType::i16, {-1, 0, 5, 10, 11}, {range, most}},
+                 {"bounds", {0}, CdfType::f32, {-3, -2, 5, 5.5, nan}, {least, most}},
+                 {"least", {0}, CdfType::i64, {-3, -2, 5, 6, 7}, {least}},
+                 {"bytes",
+                  {0},
+                  CdfType::i8,
+                  {-1, -3, 127, 1, 0},
+                  {{"_Unsigned", CdfType::text, {}, "True"}, {"valid_range", CdfType::i8, {1, -3}}}},
+                 {"signed", {0}, CdfType::i8, {-1, -3, 127, 1, 0}, {{"_Unsigned", CdfType::text, {}, "false"}}},
+                 {"fraction", {0}, CdfType::i16, {-1, 0, 5, 10, 11}, {{"valid_max", CdfType::f64, {5.5}}}},
+                 {"large", {0}, CdfType::i16, {-1, 0, 5, 10, 11}, {{"valid_range", CdfType::i32, {0, 32768}}}},
+                 {"three", {0}, CdfType::i16, {-1, 0, 5, 10, 11}, {{"valid_range", CdfType::i16, {0, 1, 2}}, most}},
+                 {"text", {0}, CdfType::i16, {-1, 0, 5, 10, 11}, {{"valid_range", CdfType::text, {}, "0, 5"}}}})));
+  expect_values(file->read<double>("range"), {nan, 0, 10, 20, nan});
+  expect_values(file->read<double>("first"), {nan, 0, 5, 10, nan});
+  expect_values(file->read<double>("bounds"), {nan, -2, 5, nan, nan});
+  expect_values(file->read<double>("least"), {nan, -2, 5, 6, 7});
+  expect_values(file->read<double>("bytes"), {nan, 253, 127, 1, nan});
+  expect_values(file->read<double>("signed"), {-1, -3, 127, 1, 0});
+  for (const char* name : {"fraction", "large", "text"}) expect_values(file->read<double>(name), {-1, 0, 5, 10, 11});
+  expect_values(file->read<double>("three"), {-1, 0, 5, nan, nan});
+  EXPECT_PART(message_of<InputError>([&] { file->read<std::int32_t>("range"); }), "'range' holds no value");
+}
+
 /// netCDF-4 has the same attributes; files of HDF5 alone may have them with another meaning.
 TEST_F(ArrayFiles, UnpacksNetCdf4) {
   for (const char* name : {"a.nc", "b.h5", "c.h5"}) {
     auto f = hdf5::File::create(folder_ / name);
-    f.write("v", std::vector<std::int16_t>{1, 2, -9}.data(), {3});
+    f.write("v", std::vector<std::int16_t>{1, 2, -9, 3}.data(), {4});
     f.set_attribute("v", "scale_factor", 0.25);
+    f.set_attribute("v", "valid_max", std::vector<std::int16_t>{2});
     f.set_attribute("v", "_FillValue", std::vector<std::int16_t>{-9});
     if (name[0] == 'b') f.set_attribute("/", "_NCProperties", "version=2,netcdf=4.9.2,hdf5=1.14.0");
     f.close();
     const auto file = ArrayFile::open(folder_ / name);
     EXPECT_EQ(file->form(), name[0] == 'c' ? "HDF5" : "NetCDF (netCDF-4)");
     expect_values(file->read<double>("v"),
-                  name[0] == 'c' ? std::vector<double>{1, 2, -9} : std::vector<double>{0.25, 0.5, nan});
+                  name[0] == 'c' ? std::vector<double>{1, 2, -9, 3} : std::vector<double>{0.25, 0.5, nan, nan});
   }
 }
 

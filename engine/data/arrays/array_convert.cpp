@@ -92,6 +92,15 @@ std::vector<ComparedAs<Element>> missing_elements(const ArrayPacking& packing) {
   return missing;
 }
 
+/// A bound of the valid numbers in the type of comparisons; an infinite one becomes the type's own.
+template <class Element>
+ComparedAs<Element> bound_as(double bound) {
+  using Limits = std::numeric_limits<ComparedAs<Element>>;
+  if constexpr (std::is_integral_v<ComparedAs<Element>>)
+    if (std::isinf(bound)) return bound < 0 ? Limits::lowest() : Limits::max();
+  return static_cast<ComparedAs<Element>>(bound);
+}
+
 /// Whether an int32 has exactly this value.
 template <class V>
 bool fits_int32(V value) {
@@ -123,13 +132,15 @@ std::int64_t convert_from(const std::byte* src, const ArrayPacking& packing, std
   const auto element = [src](std::int64_t i) { return load_element<S>(src + i * size); };
   using Element = decltype(element(0));
   const bool scaled = packing.scale != 1 || packing.offset != 0;
-  if (packing.missing.empty() && !scaled) return convert_values(n, dst, element);
+  const bool is_bounded = std::isfinite(packing.least) || std::isfinite(packing.most);
+  if (packing.missing.empty() && !scaled && !is_bounded) return convert_values(n, dst, element);
   const auto missing = missing_elements<Element>(packing);
   const double scale = packing.scale, offset = packing.offset;
-  if (missing.size() != 1 && missing.size() != 2) {
+  if (is_bounded || (missing.size() != 1 && missing.size() != 2)) {
+    const auto least = bound_as<Element>(packing.least), most = bound_as<Element>(packing.most);
     return convert_values(n, dst, [&](std::int64_t i) {
       const auto stored = static_cast<ComparedAs<Element>>(element(i));
-      const bool is_missing = std::ranges::find(missing, stored) != missing.end();
+      const bool is_missing = stored < least || stored > most || std::ranges::find(missing, stored) != missing.end();
       return is_missing ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(element(i)) * scale + offset;
     });
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -19,7 +20,11 @@ struct ArrayPacking {
   double scale = 1;             ///< `scale_factor`
   double offset = 0;            ///< `add_offset`
   std::vector<double> missing;  ///< stored numbers that stand for no value: `_FillValue`, `missing_value`
-  bool is_unsigned = false;     ///< `_Unsigned`: signed integers on disk are unsigned numbers
+  /// Stored numbers below this one stand for no value, too: `valid_range`, `valid_min`.
+  double least = -std::numeric_limits<double>::infinity();
+  /// Stored numbers above this one stand for no value, too: `valid_range`, `valid_max`.
+  double most = std::numeric_limits<double>::infinity();
+  bool is_unsigned = false;  ///< `_Unsigned`: signed integers on disk are unsigned numbers
   friend bool operator==(const ArrayPacking&, const ArrayPacking&) = default;
 };
 

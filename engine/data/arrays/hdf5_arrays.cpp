@@ -36,7 +36,7 @@ class Hdf5Arrays final : public ArrayFile {
  private:
   ArrayPacking packing(const ArrayInfo& array) const {
     const bool is_unsigned =
-        file_.has_attribute(array.name, "_Unsigned") && file_.text_attribute(array.name, "_Unsigned") == "true";
+        file_.has_attribute(array.name, "_Unsigned") && says_unsigned(file_.text_attribute(array.name, "_Unsigned"));
     return packing_of(fmt::format("{}: '{}'", path(), array.name), array.type, is_unsigned,
                       [&](const std::string& name) -> std::optional<std::vector<double>> {
                         if (!file_.has_attribute(array.name, name)) return std::nullopt;

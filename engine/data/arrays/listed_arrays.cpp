@@ -34,6 +34,43 @@ double default_fill(hdf5::Type type) {
   }
 }
 
+/// Whether an element of the type can have exactly this value.
+bool holds_exactly(hdf5::Type type, double value) {
+  using hdf5::Type;
+  if (type == Type::f64 || std::isnan(value)) return true;
+  if (type == Type::f32) return static_cast<double>(static_cast<float>(value)) == value;
+  const bool is_signed = type == Type::i8 || type == Type::i16 || type == Type::i32 || type == Type::i64;
+  const double above = std::ldexp(1.0, 8 * static_cast<int>(hdf5::size_of(type)) - (is_signed ? 1 : 0));
+  return value == std::floor(value) && value < above && value >= (is_signed ? -above : 0);
+}
+
+/// The range of valid numbers, as netCDF4-python takes it: `valid_range`, or else `valid_min` and `valid_max`. An
+/// attribute that is no number of the elements' type does not count, since programs disagree about its meaning (the
+/// range of the packed or of the unpacked numbers).
+void find_valid_range(hdf5::Type type, const NumbersOf& numbers, ArrayPacking& packing) {
+  const auto found = [&](const char* name, std::size_t count) -> std::vector<double> {
+    std::optional<std::vector<double>> values;
+    try {
+      values = numbers(name);
+    } catch (const InputError&) {  // a text
+    }
+    const bool counts = values && values->size() == count &&
+                        std::ranges::all_of(*values, [&](double v) { return holds_exactly(type, v); });
+    return counts ? *values : std::vector<double>{};
+  };
+  const auto bound = [&](double value, double& to) {
+    if (std::isnan(value)) return;
+    to = packing.is_unsigned && value < 0 ? value + std::ldexp(1.0, 8 * static_cast<int>(hdf5::size_of(type))) : value;
+  };
+  if (const auto range = found("valid_range", 2); !range.empty()) {
+    bound(range[0], packing.least);
+    bound(range[1], packing.most);
+    return;
+  }
+  if (const auto least = found("valid_min", 1); !least.empty()) bound(least[0], packing.least);
+  if (const auto most = found("valid_max", 1); !most.empty()) bound(most[0], packing.most);
+}
+
 }  // namespace
 
 void refuse_name(const ArrayFile& file, const std::string& name) {
@@ -79,17 +116,14 @@ ArrayPacking packing_of(const std::string& where, hdf5::Type type, bool is_unsig
   };
   number("scale_factor", packing.scale);
   number("add_offset", packing.offset);
-  bool has_missing = false;
-  for (const char* name : {"_FillValue", "missing_value"})
-    if (const auto found = numbers(name)) {
-      has_missing = true;
-      packing.missing.insert(packing.missing.end(), found->begin(), found->end());
-    }
-  if (!has_missing) packing.missing.push_back(default_fill(type));
+  const auto fill = numbers("_FillValue"), missing = numbers("missing_value");
+  packing.missing = fill.value_or(std::vector{default_fill(type)});
+  if (missing) packing.missing.insert(packing.missing.end(), missing->begin(), missing->end());
   std::erase_if(packing.missing, [](double m) { return std::isnan(m); });  // NaN is a missing value in any case
   std::ranges::sort(packing.missing);
   const auto same = std::ranges::unique(packing.missing);
   packing.missing.erase(same.begin(), same.end());
+  find_valid_range(type, numbers, packing);
   return packing;
 }
 

@@ -247,7 +247,7 @@ class ClassicHeader {
 
   static ArrayPacking packing(const std::string& where, Type type, const Attributes& attributes) {
     const auto flag = attributes.texts.find("_Unsigned");
-    const bool is_unsigned = flag != attributes.texts.end() && flag->second == "true";
+    const bool is_unsigned = flag != attributes.texts.end() && says_unsigned(flag->second);
     return packing_of(where, type, is_unsigned, [&](const std::string& name) -> std::optional<std::vector<double>> {
       if (attributes.texts.contains(name)) refuse("{}: the attribute '{}' is a text. Expected numbers", where, name);
       const auto found = attributes.numbers.find(name);

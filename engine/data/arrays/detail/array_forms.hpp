@@ -45,9 +45,13 @@ class ListedArrays : public ArrayFile {
 
 /// The numbers of an attribute; no value if there is no such attribute.
 using NumbersOf = std::function<std::optional<std::vector<double>>(const std::string& attribute)>;
-/// Packing by the conventions of NetCDF. Without `_FillValue` and `missing_value`, the numbers with which the NetCDF
-/// library fills what is never written stand for missing values (except in arrays of bytes). `where`: for messages.
+/// Packing by the conventions of NetCDF. Without `_FillValue`, the numbers with which the NetCDF library fills what is
+/// never written stand for missing values (except in arrays of bytes). `is_unsigned`: says_unsigned(). `where`: for
+/// messages.
 ArrayPacking packing_of(const std::string& where, hdf5::Type type, bool is_unsigned, const NumbersOf& numbers);
+
+/// Whether this text of the attribute `_Unsigned` makes signed integers unsigned. Others, such as "false", do nothing.
+inline bool says_unsigned(const std::string& text) { return text == "true" || text == "True"; }
 
 /// Product of the extents and `bytes`. Throws InputError, naming `where`, if it does not fit 63 bits.
 std::int64_t bytes_of_shape(const std::string& where, const hdf5::Dims& shape, std::int64_t bytes);
