@@ -295,6 +295,24 @@ TEST_F(StagingTest, RemovesCopiesOfAnEarlierPlan) {
   EXPECT_EQ(std::ssize(staged()), source_files);
 }
 
+/// A manifest must not make staging remove files of others.
+TEST_F(StagingTest, RefusesManifestsThatNameFilesOutside) {
+  stage();
+  const auto manifest = options_.target + "/.keelson-stage.jsonl";
+  const auto text = bytes_of(manifest), outside = folder_ + "/outside-" + std::to_string(rank());
+  write_file(outside, "mine");
+  for (const std::string& name :
+       {"../outside-" + std::to_string(rank()), outside, std::string(), std::string("b/..")}) {
+    write_file(manifest, text + R"({"type":"file","name":")" + name + R"(","bytes":4,"crc32c":"0"})" + "\n");
+    world().barrier();
+    expect_part(refusal<InputError>(), "no part of a manifest");
+  }
+  write_file(manifest, text + R"({"type":"file","name":7})" + "\n");
+  world().barrier();
+  expect_part(refusal<InputError>(), R"(no part of a manifest: {"type":"file","name":7}. Remove)");
+  EXPECT_EQ(bytes_of(outside), "mine");
+}
+
 TEST_F(StagingTest, RefusesOtherSourcesAndFiles) {
   stage();
   world().barrier();

@@ -52,6 +52,12 @@ std::string unescaped(const std::string& text) {
   return name;
 }
 
+/// Whether the name is that of a file below the manifest's folder: files that a new plan does not need are removed.
+bool lies_below(const fs::path& name) {
+  return !name.empty() && name.is_relative() &&
+         std::ranges::none_of(name, [](const fs::path& part) { return part.empty() || part == "." || part == ".."; });
+}
+
 std::string line_of(const StageHeader& h) {
   return json{{"type", "stage"},
               {"version", manifest_version},
@@ -108,6 +114,12 @@ void StageManifest::read(const StageHeader& expected, Communicator* members) {
   parse(text, expected);
 }
 
+void StageManifest::refuse_line(const std::string& line) const {
+  constexpr std::size_t shown = 200;
+  refuse("{}/{}: has a line that is no part of a manifest: {}. Remove the folder, or stage to another one", folder_,
+         manifest_name, line.substr(0, shown));
+}
+
 void StageManifest::parse(const std::string& text, const StageHeader& expected) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -126,14 +138,13 @@ void StageManifest::parse(const std::string& text, const StageHeader& expected) 
       } else {
         StageRecord r{unescaped(j.at("name")), j.at("bytes"), 0};
         r.crc = static_cast<std::uint32_t>(std::stoul(j.at("crc32c").get<std::string>(), nullptr, 16));
+        if (!lies_below(r.name)) refuse_line(line);
         records_[r.name] = r;
       }
-    } catch (const json::exception& e) {
-      refuse("{}/{}: has a line that is no part of a manifest: {}. Remove the folder, or stage to another one", folder_,
-             manifest_name, e.what());
-    } catch (const std::logic_error&) {  // of stoi(), stoul()
-      refuse("{}/{}: has a line that is no part of a manifest: {}. Remove the folder, or stage to another one", folder_,
-             manifest_name, line);
+    } catch (const json::exception&) {
+      refuse_line(line);
+    } catch (const std::logic_error&) {  // of stoul()
+      refuse_line(line);
     }
   }
 }

@@ -198,7 +198,7 @@ std::set<std::string> StageWork::remove_unplanned() const {
   for (const auto& folder : folders) remove_temporaries(folder);
   for (const auto& [name, record] : manifest_.records()) {
     if (planned.contains(name)) continue;
-    fs::remove(options_.target + "/" + name);
+    if (const auto path = options_.target + "/" + name; fs::is_regular_file(fs::symlink_status(path))) fs::remove(path);
     unplanned.insert(name);
   }
   return unplanned;

@@ -59,6 +59,7 @@ class StageManifest {
  private:
   std::string read_text() const;
   void parse(const std::string& text, const StageHeader& expected);
+  [[noreturn]] void refuse_line(const std::string& line) const;
   std::vector<std::string> parts() const;
 
   std::string folder_;
