@@ -165,11 +165,14 @@ void bind_tables(nb::module_& m) {
 }
 
 void construct_array_files(ArrayFileDataset* self, const std::string& path, const std::string& x,
-                           const std::optional<std::string>& y, const std::string& sample_dimension, bool one_per_file,
+                           const std::optional<std::string>& y, const std::string& y_path,
+                           const std::string& sample_dimension, bool one_per_file,
                            const std::optional<std::string>& layout, bool classes, std::optional<float> missing,
-                           nb::handle comm) {
+                           bool standardise, const std::vector<double>& means, const std::vector<double>& deviations,
+                           std::shared_ptr<ArrayFileDataset> like, nb::handle comm) {
   const ArrayFileOptions o{.x = x,
                            .y = y.value_or(""),
+                           .y_path = y_path,
                            .sample_dimension = sample_dimension,
                            .one_per_file = one_per_file,
                            .layout = choose<ArrayLayout>("layout", layout.value_or("none"),
@@ -177,10 +180,16 @@ void construct_array_files(ArrayFileDataset* self, const std::string& path, cons
                                                           {"channels_first", ArrayLayout::channels_first},
                                                           {"none", ArrayLayout::none}}),
                            .classes = classes,
-                           .missing = missing};
+                           .missing = missing,
+                           .standardise = standardise,
+                           .means = means,
+                           .deviations = deviations};
   const auto ranks = ranks_of(comm);
   const nb::gil_scoped_release release;
-  new (self) ArrayFileDataset(path, o, communicator_of(ranks));
+  if (like)
+    new (self) ArrayFileDataset(path, *like, y_path, communicator_of(ranks));
+  else
+    new (self) ArrayFileDataset(path, o, communicator_of(ranks));
 }
 
 void bind_array_files(nb::module_& m) {
@@ -189,16 +198,24 @@ void bind_array_files(nb::module_& m) {
       "Samples in arrays of HDF5, NetCDF or NumPy files (.npy, .npz). path: a file, a folder or a pattern. x, y: "
       "names\n"
       "of arrays in each file, e.g. 'climate/data'; or, if the names end in .npy, files in the folder `path`, or\n"
-      "patterns of them: x='images.npy', y='classes.npy'. y=None: there are no targets. sample_dimension: the\n"
-      "dimension of NetCDF that counts samples; default: the first one. one_per_file: each file is one sample.\n"
+      "patterns of them: x='images.npy', y='classes.npy'. y=None: there are no targets. y_path: the files\n"
+      "that hold y, if others than those of x; the first of them belongs to the first file of x, and so on.\n"
+      "sample_dimension: the dimension of NetCDF that counts samples; default: the first one. one_per_file: each file\n"
+      "is one sample.\n"
       "layout: 'channels_last' (H, W, C), 'channels_first' (C, H, W), or None for samples without channels (H, W), "
       "which\n"
       "get one. classes: y are class numbers (int32). missing: replaces NaN, infinity and missing values of x.\n"
+      "standardise: x becomes (value - mean) / standard deviation, by channel, over all samples; means, deviations:\n"
+      "those to take in place of the data's own. like: read these files as those ones were read, with the same means\n"
+      "and deviations, e.g. validation data; then all other options but y_path are those of `like`.\n"
       "comm: ranks that open the files together; then making it is collective.")
       .def("__init__", &construct_array_files, nb::arg("path"), nb::kw_only(), nb::arg("x") = "x",
-           nb::arg("y").none() = "y", nb::arg("sample_dimension") = "", nb::arg("one_per_file") = false,
-           nb::arg("layout").none() = "channels_last", nb::arg("classes") = false, nb::arg("missing") = nb::none(),
-           nb::arg("comm") = nb::none());
+           nb::arg("y").none() = "y", nb::arg("y_path") = "", nb::arg("sample_dimension") = "",
+           nb::arg("one_per_file") = false, nb::arg("layout").none() = "channels_last", nb::arg("classes") = false,
+           nb::arg("missing") = nb::none(), nb::arg("standardise") = false, nb::arg("means") = std::vector<double>(),
+           nb::arg("deviations") = std::vector<double>(), nb::arg("like") = nb::none(), nb::arg("comm") = nb::none())
+      .def_prop_ro("means", &ArrayFileDataset::means, "Mean of each channel of x; empty: x is not standardised.")
+      .def_prop_ro("deviations", &ArrayFileDataset::deviations, "Standard deviation of each channel of x.");
 }
 
 void bind_universes(nb::module_& m) {

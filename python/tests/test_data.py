@@ -249,6 +249,25 @@ def test_array_files_of_ones_own(tmp_path):
             assert int(data[i]["y"]) == classes[i] and data[i]["y"].dtype == numpy.int32
 
 
+def test_array_files_are_standardised(tmp_path):
+    rng = numpy.random.default_rng(6)
+    x = rng.normal((3, -20, 1e4), (2, 1, 50), (9, 4, 5, 3)).astype("float32")
+    for name, part in (("a", x[:4]), ("b", x[4:])):
+        numpy.savez(tmp_path / f"{name}.npz", x=part)
+        numpy.savez(tmp_path / f"{name}-labels.npz", y=numpy.full(len(part), len(part)))
+    pattern = str(tmp_path / "?.npz")
+    data = kd.ArrayFileDataset(pattern, y_path=str(tmp_path / "?-labels.npz"), classes=True, standardise=True)
+    numpy.testing.assert_allclose(data.means, x.mean((0, 1, 2), dtype="float64"), rtol=1e-12)
+    numpy.testing.assert_allclose(data.deviations, x.std((0, 1, 2), dtype="float64"), rtol=1e-12)
+    expected = ((x - numpy.array(data.means)) / data.deviations).astype("float32")
+    part = kd.ArrayFileDataset(str(tmp_path / "b.npz"), like=data, y_path=str(tmp_path / "b-labels.npz"))
+    given = kd.ArrayFileDataset(pattern, y=None, means=data.means, deviations=data.deviations)
+    for found in (data[4]["x"], part[0]["x"], given[4]["x"]):
+        numpy.testing.assert_array_equal(found, numpy.moveaxis(expected[4], -1, 0))
+    assert int(data[0]["y"]) == 4 and int(part[0]["y"]) == 5
+    assert kd.ArrayFileDataset(pattern, y=None).means == []
+
+
 def test_a_named_dimension_of_netcdf4(tmp_path):
     field = numpy.arange(24, dtype=">i2").reshape(2, 3, 4)
     with h5py.File(tmp_path / "a.nc", "w") as f:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <numeric>
 #include <optional>
@@ -218,6 +219,96 @@ TEST_F(ArrayFileData, RefusesFilesThatDoNotFit) {
             "another number of samples than when the data were opened");
   write_npy("c.npy", "(2, 3)", numbers<float>(6));
   EXPECT_IN(refusal(folder_.path()), "holds 2 HDF5 files and 1 NumPy files. Expected one form");
+}
+
+TEST_F(ArrayFileData, StandardisesChannels) {
+  // Channel 0 counts from 1000, channel 1 is constant.
+  std::vector<float> x;
+  for (int i = 0; i < 5 * 6; ++i) x.insert(x.end(), {1000.0f + static_cast<float>(i), 0.1f});
+  for (const char* name : {"a.h5", "b.h5"}) {
+    auto f = hdf5::File::create(folder_ / name);
+    f.write("x", x.data(), {5, 2, 3, 2});
+    f.close();
+  }
+  const ArrayFileOptions options{.y = "", .standardise = true};
+  const ArrayFileDataset data(folder_.path(), options);
+  EXPECT_EQ(data.means(), (std::vector<double>{1014.5, static_cast<double>(0.1f)}));
+  EXPECT_NEAR(data.deviations()[0], std::sqrt((30.0 * 30 - 1) / 12), 1e-12);
+  EXPECT_EQ(data.deviations()[1], 1);
+  const auto sample = sample_of(data, 6).x;
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(sample[2 * i], static_cast<float>((1006.0 + static_cast<double>(i) - 1014.5) / data.deviations()[0]));
+    EXPECT_EQ(sample[2 * i + 1], 0);
+  }
+  for (std::int64_t i = 0; i < data.size(); ++i) expect_rows(data, i);
+
+  const ArrayFileDataset part(folder_ / "a.h5", data);
+  EXPECT_EQ(part.means(), data.means());
+  EXPECT_EQ(sample_of(part, 1).x, sample);
+  const ArrayFileDataset given(folder_.path(), {.y = "", .means = data.means(), .deviations = data.deviations()});
+  EXPECT_EQ(sample_of(given, 6).x, sample);
+  EXPECT_EQ(given.digest(), data.digest());
+  EXPECT_NE(ArrayFileDataset(folder_.path(), {.y = ""}).digest(), data.digest());
+  EXPECT_TRUE(ArrayFileDataset(folder_.path(), {.y = ""}).means().empty());
+
+  EXPECT_IN(refusal(folder_.path(), {.y = "", .means = {1}, .deviations = {1, 2}}),
+            "1 mean and 2 standard deviations were given. Expected one of each for each of 2 channels");
+  EXPECT_IN(refusal(folder_.path(), {.y = "", .means = {1, 2}, .deviations = {1, 0}}), "deviations above 0");
+}
+
+/// Other layouts: the channels first, none, and samples of one dimension.
+TEST_F(ArrayFileData, StandardisesEveryLayout) {
+  write_npy("x.npy", "(2, 3, 2, 2)", numbers<float>(24));
+  const ArrayFileDataset first(folder_.path(),
+                               {.x = "x.npy", .y = "", .layout = ArrayLayout::channels_first, .standardise = true});
+  EXPECT_EQ(first.means(), (std::vector<double>{7.5, 11.5, 15.5}));
+  EXPECT_EQ(sample_of(first, 0).x[1], static_cast<float>((4 - 11.5) / first.deviations()[1]));
+  expect_rows(first, 1);
+  write_npy("plane.npy", "(2, 3, 2)", numbers<float>(12));
+  const ArrayFileDataset none(folder_.path(),
+                              {.x = "plane.npy", .y = "", .layout = ArrayLayout::none, .standardise = true});
+  EXPECT_EQ(none.means(), std::vector<double>{5.5});
+  expect_rows(none, 1);
+  write_npy("row.npy", "(2, 3)", {1, 2, -5, 3, 2, 5});
+  const ArrayFileDataset row(folder_.path(), {.x = "row.npy", .y = "", .standardise = true});
+  EXPECT_EQ(row.means(), (std::vector<double>{2, 2, 0}));
+  EXPECT_EQ(row.deviations(), (std::vector<double>{1, 1, 5}));
+  EXPECT_EQ(sample_of(row, 1).x, (std::vector<float>{1, 0, 1}));
+  write_npy("gap.npy", "(2, 2)", {1, std::nanf(""), 3, 5});
+  const ArrayFileDataset gap(folder_.path(), {.x = "gap.npy", .y = "", .missing = 1.0f, .standardise = true});
+  EXPECT_EQ(gap.means(), (std::vector<double>{2, 3}));
+  EXPECT_EQ(sample_of(gap, 0).x, (std::vector<float>{-1, -1}));
+}
+
+/// x in NetCDF files, y in files of another folder and form.
+TEST_F(ArrayFileData, ReadsTargetsFromOtherFiles) {
+  std::filesystem::create_directory(folder_ / "masks");
+  for (int i = 0; i < 2; ++i) {
+    const double v = 10 * i;
+    write_file(folder_ / fmt::format("x{}.nc", i),
+               netcdf_of(1, {{"time", 2}, {"lat", 1}, {"lon", 2}},
+                         {{"T", {0, 1, 2}, CdfType::f32, {v, v + 1, v + 2, v + 3}}}));
+    auto f = hdf5::File::create(folder_ / fmt::format("masks/{}.h5", i));
+    f.write("mask", numbers<std::int32_t>(4, i).data(), {2, 1, 2});
+    f.close();
+  }
+  const ArrayFileOptions options{
+      .x = "T", .y = "mask", .y_path = folder_ / "masks/?.h5", .layout = ArrayLayout::none, .classes = true};
+  const ArrayFileDataset data(folder_ / "*.nc", options);
+  EXPECT_EQ(data.size(), 4);
+  EXPECT_EQ(sample_of(data, 2).x, (std::vector<float>{10, 11}));
+  EXPECT_EQ(sample_of(data, 2).y, (std::vector<float>{1, 2}));
+  EXPECT_EQ(sample_of(ArrayFileDataset(folder_ / "x1.nc", data, folder_ / "masks/1.h5"), 1).y,
+            (std::vector<float>{3, 4}));
+  EXPECT_IN(message_of<InputError>([&] { ArrayFileDataset(folder_ / "x1.nc", data); }),
+            "the files of y were not named");
+  write_npy("masks/y.npy", "(4)", {5, 6, 7, 8});
+  EXPECT_IN(refusal(folder_ / "*.nc", {.x = "T", .y = "y.npy", .y_path = folder_ / "masks"}),
+            "has 2 files of x, and " + (folder_ / "masks") + " has 1 of y");
+  EXPECT_IN(refusal(folder_ / "x0.nc", {.x = "T", .y = "y.npy", .y_path = folder_ / "masks"}),
+            "'T' has 2 samples, and 'y' has 4");
+  EXPECT_IN(refusal(folder_ / "x0.nc", {.x = "T", .y = "", .y_path = "masks"}), "no array was named for y");
+  EXPECT_IN(refusal(folder_ / "x0.nc", {.x = "T", .y = "y.npy"}), "or name the files of y (y_path)");
 }
 
 }  // namespace

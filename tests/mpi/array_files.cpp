@@ -29,7 +29,7 @@ TEST(ArrayFilesOfRanks, AreThoseOfOneRank) {
                            {{"x", {0, 1, 2}, CdfType::f32, x}, {"y", {0}, CdfType::i32, x}}, n));
     }
   world().barrier();
-  const ArrayFileOptions options{.layout = ArrayLayout::none, .classes = true};
+  const ArrayFileOptions options{.layout = ArrayLayout::none, .classes = true, .standardise = true};
   const ArrayFileDataset alone(path, options), together(path, options, &world());
   ASSERT_EQ(together.size(), 15);
   EXPECT_EQ(together.digest(), alone.digest());

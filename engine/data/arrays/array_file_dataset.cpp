@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/data/arrays/array_file.hpp"
+#include "engine/data/arrays/detail/channel_moments.hpp"
 #include "engine/data/files/file_list.hpp"
 #include "engine/data/files/file_samples.hpp"
 #include "engine/data/files/find_files.hpp"
@@ -47,6 +49,7 @@ struct ArrayField {
   bool is_channels_first = false;  ///< the first of three or more dimensions becomes the last one
   bool is_replaced = false;        ///< numbers that are not finite may be replaced
   std::optional<float> missing;    ///< by this number
+  ChannelMoments moments;          ///< for standardising; empty: numbers stay as they are
 
   /// The dimension of `shape` that counts rows.
   std::size_t row_dimension() const { return is_channels_first ? 1 : 0; }
@@ -87,6 +90,13 @@ void read_checked(const ArraySource& source, const ArrayField& field, const hdf5
   }
 }
 
+/// Standardises elements that are written as fields are.
+template <class T>
+void standardise_field(const ArrayField& field, std::int64_t n, T* dst) {
+  if constexpr (std::is_same_v<T, float>)
+    if (!field.moments.means.empty()) detail::standardise(field.moments, n, dst);
+}
+
 /// Reads rows of a sample. Rows beyond the edges become zeros.
 template <class T>
 void read_field(const ArraySource& source, const ArrayField& field, std::int64_t sample, std::optional<Rows> wanted,
@@ -109,13 +119,17 @@ void read_field(const ArraySource& source, const ArrayField& field, std::int64_t
     count.insert(count.begin() + at, 1);
   }
   T* const to = dst + (inside.begin - rows.begin) * row_elements;
-  if (!field.is_channels_first) return read_checked(source, field, offset, count, n, to);
+  if (!field.is_channels_first) {
+    read_checked(source, field, offset, count, n, to);
+    return standardise_field(field, n, to);
+  }
   thread_local std::vector<T> stored;  // large: allocated once
   stored.resize(static_cast<std::size_t>(n));
   read_checked(source, field, offset, count, n, stored.data());
   const std::int64_t channels = field.shape[0], points = n / channels;
   for (std::int64_t p = 0; p < points; ++p)
     for (std::int64_t c = 0; c < channels; ++c) to[p * channels + c] = stored[static_cast<std::size_t>(c * points + p)];
+  standardise_field(field, n, to);
 }
 
 }  // namespace
@@ -133,42 +147,57 @@ struct ArrayFileDataset::Impl {
   mutable RecentFiles<ArraySources> recent;
 
   void list_files(Communicator* communicator);
+  std::shared_ptr<const FileList> list_of(const std::string& folder, const std::string& array,
+                                          Communicator* communicator) const;
   ArraySource find_source(std::size_t field, std::shared_ptr<const ArrayFile> file) const;
   ArraySources open(std::int64_t file) const;
   std::size_t sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const;
   void make_fields(const ArraySources& first);
   std::int64_t checked_samples(const ArraySources& sources) const;
-  void read(std::int64_t index, std::span<const std::optional<Rows>> rows, void* const* dst) const;
+  void find_moments(Communicator* communicator);
+  void read(std::int64_t index, std::span<const std::optional<Rows>> rows, std::span<void* const> dst) const;
 };
 
 ArrayFileDataset::Impl::Impl(std::string path_, ArrayFileOptions options_, Communicator* communicator)
     : path(std::move(path_)), options(std::move(options_)) {
   if (options.x.empty()) refuse("no array was named for x. Expected the name of an array, or of .npy files");
-  if (!options.y.empty() && is_npy_name(options.x) != is_npy_name(options.y))
-    refuse("x is '{}' and y is '{}'. Expected arrays in the same files, or two .npy files (or patterns of them)",
-           options.x, options.y);
+  if (!options.y.empty() && options.y_path.empty() && is_npy_name(options.x) != is_npy_name(options.y))
+    refuse(
+        "x is '{}' and y is '{}'. Expected arrays in the same files, or two .npy files (or patterns of them); or name "
+        "the files of y (y_path)",
+        options.x, options.y);
+  if (options.y.empty() && !options.y_path.empty())
+    refuse("the files of y are '{}', but no array was named for y. Expected its name", options.y_path);
   arrays.push_back({.array = options.x, .is_replaced = true, .missing = options.missing});
   if (!options.y.empty()) arrays.push_back({.array = options.y});
   list_files(communicator);
   on_each_rank(communicator, [&] { make_fields(open(0)); });
   samples.emplace(lists[0]->size(), communicator, [&](std::int64_t file) { return checked_samples(open(file)); });
   if (samples->size() == 0) refuse("{}: holds no samples: '{}' is empty. Expected at least one", path, options.x);
+  find_moments(communicator);
+}
+
+/// The files that hold an array.
+std::shared_ptr<const FileList> ArrayFileDataset::Impl::list_of(const std::string& folder, const std::string& array,
+                                                                Communicator* communicator) const {
+  const auto forms = is_npy_name(array) ? std::vector{numpy_form()} : array_forms();
+  const auto files = is_npy_name(array) ? (std::filesystem::path(folder) / array).string() : folder;
+  return std::make_shared<const FileList>(files, communicator,
+                                          [&](const std::string& p) { return find_files(p, forms); });
 }
 
 void ArrayFileDataset::Impl::list_files(Communicator* communicator) {
-  if (!is_npy_name(options.x)) {
-    const auto list = std::make_shared<const FileList>(
-        path, communicator, [](const std::string& p) { return find_files(p, array_forms()); });
-    lists.assign(arrays.size(), list);
-    return;
-  }
-  for (const auto& a : arrays)
-    lists.push_back(
-        std::make_shared<const FileList>((std::filesystem::path(path) / a.array).string(), communicator,
-                                         [](const std::string& p) { return find_files(p, {numpy_form()}); }));
-  if (lists.size() == 2 && lists[0]->size() != lists[1]->size())
+  lists.push_back(list_of(path, options.x, communicator));
+  if (options.y.empty()) return;
+  const bool same_files = options.y_path.empty() && !is_npy_name(options.y);
+  lists.push_back(same_files ? lists[0]
+                             : list_of(options.y_path.empty() ? path : options.y_path, options.y, communicator));
+  if (lists[0]->size() == lists[1]->size()) return;
+  if (options.y_path.empty())
     refuse("{}: {} of x and {} of y match '{}' and '{}'. Expected a file of y for each file of x", path,
            counted(lists[0]->size(), "file"), lists[1]->size(), options.x, options.y);
+  refuse("{}: has {} of x, and {} has {} of y. Expected a file of y for each file of x", path,
+         counted(lists[0]->size(), "file"), options.y_path, lists[1]->size());
 }
 
 std::size_t ArrayFileDataset::Impl::sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const {
@@ -255,8 +284,37 @@ std::int64_t ArrayFileDataset::Impl::checked_samples(const ArraySources& sources
   return sources[0].samples();
 }
 
+/// Finds or takes mean and standard deviation of the channels of x.
+void ArrayFileDataset::Impl::find_moments(Communicator* communicator) {
+  const bool are_given = !options.means.empty() || !options.deviations.empty();
+  if (!options.standardise && !are_given) return;
+  const Shape& shape = fields[0].shape;
+  const std::int64_t channels = shape.rank() >= 3 || shape.rank() == 1 ? shape[0] : 1;
+  if (!are_given) {
+    arrays[0].moments = detail::measure_moments(
+        samples->size(), shape.elements(), channels,
+        [&](std::int64_t i, float* dst) {
+          void* const x[] = {dst};
+          read(i, {}, x);
+        },
+        communicator);
+    return;
+  }
+  const auto is_finite = [](double v) { return std::isfinite(v); };
+  if (std::ssize(options.means) != channels || std::ssize(options.deviations) != channels)
+    refuse("{}: {} and {} were given. Expected one of each for each of {}", path,
+           counted(std::ssize(options.means), "mean"), counted(std::ssize(options.deviations), "standard deviation"),
+           counted(channels, "channel"));
+  if (!std::ranges::all_of(options.means, is_finite) || !std::ranges::all_of(options.deviations, is_finite) ||
+      std::ranges::any_of(options.deviations, [](double d) { return d <= 0; }))
+    refuse("{}: the means are {} and the standard deviations {}. Expected finite numbers, and deviations above 0", path,
+           fmt::join(options.means, ", "), fmt::join(options.deviations, ", "));
+  arrays[0].moments = {options.means, options.deviations};
+}
+
+/// Reads as many fields as `dst` has pointers.
 void ArrayFileDataset::Impl::read(std::int64_t index, std::span<const std::optional<Rows>> rows,
-                                  void* const* dst) const {
+                                  std::span<void* const> dst) const {
   const auto [file, sample] = samples->locate(index);
   const auto sources = recent.get(file, [&, f = file] {
     auto opened = std::make_shared<const ArraySources>(open(f));
@@ -268,7 +326,7 @@ void ArrayFileDataset::Impl::read(std::int64_t index, std::span<const std::optio
     return opened;
   });
   try {
-    for (std::size_t f = 0; f < arrays.size(); ++f) {
+    for (std::size_t f = 0; f < dst.size(); ++f) {
       const auto wanted = rows.empty() ? std::nullopt : rows[f];
       if (fields[f].dtype == DType::s32)
         read_field((*sources)[f], arrays[f], sample, wanted, static_cast<std::int32_t*>(dst[f]));
@@ -284,16 +342,31 @@ void ArrayFileDataset::Impl::read(std::int64_t index, std::span<const std::optio
 ArrayFileDataset::ArrayFileDataset(const std::string& path, const ArrayFileOptions& options, Communicator* communicator)
     : impl_(std::make_unique<Impl>(path, options, communicator)) {}
 
+ArrayFileDataset::ArrayFileDataset(const std::string& path, const ArrayFileDataset& like, const std::string& y_path,
+                                   Communicator* communicator) {
+  ArrayFileOptions options = like.impl_->options;
+  if (options.y_path.empty() != y_path.empty())
+    refuse("{}: the files of y {}, but those of {} {}. Expected y in the same kind of place", path,
+           y_path.empty() ? "were not named" : "were named", like.impl_->path,
+           y_path.empty() ? "were" : "were not: they hold x, too");
+  options.y_path = y_path;
+  options.means = like.means();
+  options.deviations = like.deviations();
+  impl_ = std::make_unique<Impl>(path, std::move(options), communicator);
+}
+
 ArrayFileDataset::~ArrayFileDataset() = default;
 
 std::int64_t ArrayFileDataset::size() const { return impl_->samples->size(); }
 const std::vector<Field>& ArrayFileDataset::fields() const { return impl_->fields; }
 
-void ArrayFileDataset::read(std::int64_t index, void* const* dst) const { impl_->read(index, {}, dst); }
+void ArrayFileDataset::read(std::int64_t index, void* const* dst) const {
+  impl_->read(index, {}, {dst, impl_->fields.size()});
+}
 
 void ArrayFileDataset::read_sample(const SampleRequest& request, void* const* dst) const {
   if (request.transform) return Dataset::read_sample(request, dst);
-  impl_->read(request.id.index, request.rows, dst);
+  impl_->read(request.id.index, request.rows, {dst, impl_->fields.size()});
 }
 
 std::string ArrayFileDataset::describe() const {
@@ -307,6 +380,9 @@ std::string ArrayFileDataset::describe() const {
                      counted(d.lists[0]->size(), "file"), d.path);
 }
 
+const std::vector<double>& ArrayFileDataset::means() const { return impl_->arrays[0].moments.means; }
+const std::vector<double>& ArrayFileDataset::deviations() const { return impl_->arrays[0].moments.deviations; }
+
 std::optional<ReadCost> ArrayFileDataset::read_cost() const { return impl_->cost; }
 
 std::uint64_t ArrayFileDataset::digest() const {
@@ -315,6 +391,8 @@ std::uint64_t ArrayFileDataset::digest() const {
   digest.add(Dataset::digest()).add(impl_->samples->digest());
   for (const auto& list : impl_->lists) digest.add(list->digest());
   digest.add(o.x).add(o.y).add(o.sample_dimension).add(o.layout).add(o.missing.has_value()).add(o.missing.value_or(0));
+  for (const auto& numbers : {means(), deviations()})
+    for (const double number : numbers) digest.add(number);
   return digest.value();
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/base/communicator.hpp"
 #include "engine/data/dataset.hpp"
@@ -24,6 +25,9 @@ struct ArrayFileOptions {
   std::string x = "x";
   /// The array of what the network predicts, named likewise; empty: there is none.
   std::string y = "y";
+  /// The files that hold y, if these are others than those of x: a file, a folder, or a pattern. The first of them
+  /// belongs to the first file of x in the order of their names, and so on. If y is a .npy file: its folder.
+  std::string y_path = {};
   /// The dimension that counts the samples, by its name in NetCDF; empty: the first one.
   std::string sample_dimension;
   /// Each file is one sample; no dimension counts samples.
@@ -34,6 +38,12 @@ struct ArrayFileOptions {
   bool classes = false;
   /// Replaces NaN, infinity and missing values of x; no value: these are refused.
   std::optional<float> missing;
+  /// x becomes (value - mean) / standard deviation, with a mean and a deviation for each channel: over all elements of
+  /// the channel, in all samples. A sample of one dimension has a channel for each element, one of two dimensions a
+  /// single channel.
+  bool standardise = false;
+  /// Used in place of the data's own: one for each channel, in the units of the files. Both, or none.
+  std::vector<double> means = {}, deviations = {};
 };
 
 /// Samples in arrays of files of any form that ArrayFile reads: HDF5, NetCDF, NumPy. Fields: "x" f32, and "y" f32, or
@@ -46,7 +56,13 @@ class ArrayFileDataset final : public Dataset {
   /// `path`: a file, a folder, or a pattern, as in find_files(); a folder, if x is a .npy file. Throws InputError on
   /// all ranks, naming the file, for arrays that are missing or whose samples differ in shape. `communicator` null: one
   /// rank. Collective.
+  /// With `standardise` and without `means`, reads all of x once, each rank a part; the result does not depend on the
+  /// number of ranks.
   ArrayFileDataset(const std::string& path, const ArrayFileOptions& options, Communicator* communicator = nullptr);
+  /// Reads other files as `like` was read: the same arrays and options; mean and standard deviation are those of
+  /// `like`. `y_path`: as in ArrayFileOptions; needed if the files of `like` had one.
+  ArrayFileDataset(const std::string& path, const ArrayFileDataset& like, const std::string& y_path = "",
+                   Communicator* communicator = nullptr);
   ~ArrayFileDataset() override;
 
   std::int64_t size() const override;
@@ -59,6 +75,9 @@ class ArrayFileDataset final : public Dataset {
   /// Of x.
   std::optional<ReadCost> read_cost() const override;
   std::uint64_t digest() const override;
+
+  const std::vector<double>& means() const;       ///< of each channel of x; empty if x is not standardised
+  const std::vector<double>& deviations() const;  ///< standard deviations of them; 1 for a constant channel
 
  private:
   struct Impl;
