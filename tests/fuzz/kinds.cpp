@@ -6,12 +6,9 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "engine/data/hdf5/hdf5.hpp"
+#include "tests/fuzz/data_kinds.hpp"
 #include "tests/fuzz/forge.hpp"
 #include "tests/fuzz/special.hpp"
-#include "tests/support/array_files.hpp"
-#include "tests/support/data_files.hpp"
-#include "tests/support/tfrecords.hpp"
 
 namespace keelson::fuzz {
 namespace fs = std::filesystem;
@@ -75,60 +72,6 @@ std::function<void(const fs::path&, Random&)> text_of(const std::string& origina
   return [original](const fs::path& file, Random& random) { write(file, damage_text(original, random)); };
 }
 
-/// The universe of an HDF5 file as a TFRecord.
-std::string tfrecord_of_universe(const fs::path& path) {
-  const auto file = hdf5::File::open(path.string());
-  const auto x = file.read<std::int16_t>("x");
-  return testing::tfrecord_of(testing::example_of(
-      {{"x", testing::bytes_feature({reinterpret_cast<const char*>(x.data()), x.size() * sizeof x[0]})},
-       {"y", testing::floats_feature(file.read<float>("y"))}}));
-}
-
-struct Form {
-  std::string kind, file, bytes;
-};
-
-/// The snapshot of an HDF5 file in the other forms. `folder`: for a temporary file.
-std::vector<Form> forms_of_snapshot(const fs::path& path, const fs::path& folder) {
-  const auto file = hdf5::File::open(path.string());
-  const auto shape = file.info("climate/data").shape;
-  const auto data = file.read<float>("climate/data"), labels = file.read<float>("climate/labels_0");
-  const auto names = file.texts_attribute("/", "channel_names");
-  std::vector<testing::CdfVariable> variables;
-  std::vector<std::pair<std::string, std::string>> arrays;
-  const auto history = folder / "x.nc";
-  auto netcdf4 = hdf5::File::create(history.string());
-  std::vector<float> last;  // (H, W, 17)
-  for (std::size_t p = 0; p < labels.size(); ++p) {
-    last.insert(last.end(), data.begin() + static_cast<std::ptrdiff_t>(p * names.size()),
-                data.begin() + static_cast<std::ptrdiff_t>((p + 1) * names.size()));
-    last.push_back(labels[p]);
-  }
-  const std::string grid = fmt::format("({}, {})", shape[0], shape[1]);
-  for (std::size_t c = 0; c <= names.size(); ++c) {
-    std::vector<float> plane;
-    for (std::size_t p = 0; p < labels.size(); ++p) plane.push_back(last[p * (names.size() + 1) + c]);
-    const std::string name = c < names.size() ? names[c] : "LABELS";
-    variables.push_back({name, {0, 1, 2}, testing::CdfType::f32, {plane.begin(), plane.end()}});
-    if (c == 0) variables.back().attributes = {{"_FillValue", testing::CdfType::f32, {-999}}};
-    arrays.emplace_back((c < names.size() ? name : "labels") + ".npy",
-                        testing::npy_of("<f4", grid, testing::bytes_of_numbers(plane)));
-    netcdf4.write(name, plane.data(), {1, shape[0], shape[1]});
-    netcdf4.set_attribute(name, "_FillValue", std::vector<float>{-999});
-  }
-  netcdf4.close();
-  const auto netcdf = [&](int version) {
-    return testing::netcdf_of(version, {{"time", 0}, {"lat", shape[0]}, {"lon", shape[1]}}, variables, 1);
-  };
-  return {{"NetCDF, CDF-2", "x.nc", netcdf(2)},
-          {"NetCDF, CDF-5", "x.nc", netcdf(5)},
-          {"netCDF-4", "x.nc", content_of(history)},
-          {"NumPy arrays", "x.npy",
-           testing::npy_of("<f4", fmt::format("({}, {}, 17)", shape[0], shape[1]), testing::bytes_of_numbers(last))},
-          {"stored NumPy archives", "x.npz", testing::zip_of(arrays, false)},
-          {"deflated NumPy archives", "x.npz", testing::zip_of(arrays, true)}};
-}
-
 /// Files whose bytes are damaged.
 std::vector<Kind> damaged_files(const Intact& i) {
   const auto kind = [](const std::string& name, const fs::path& original, const std::string& file, bool text,
@@ -156,25 +99,6 @@ std::vector<Kind> damaged_files(const Intact& i) {
             {"keelson-lm", {"vocab", "--data", "{}/x.txt", "--json"}},
             {"keelson-lm", {"evaluate", "--checkpoint", i.lm, "--test", "{}/x.txt", "--json"}}}),
   };
-  const std::string record = tfrecord_of_universe(fs::path(i.data) / "train/univ_000000.h5");
-  for (const auto& [name, bytes] : {std::pair<std::string, std::string>("TFRecords", record),
-                                    std::pair<std::string, std::string>(
-                                        "compressed TFRecords", testing::compressed(record, testing::Container::gzip))})
-    all.push_back(
-        {name,
-         "x.tfrecord",
-         bytes_of(bytes),
-         {{"keelson-cosmoflow", {"train", "--train", "{}/x.tfrecord", "--out", "{}/out", "--max-steps", "1"}}},
-         bytes});
-  const testing::TemporaryFolder folder;
-  for (const auto& [name, file, bytes] :
-       forms_of_snapshot(fs::path(i.weather) / "train/data-0000000.h5", folder.path()))
-    all.push_back({"snapshots in " + name,
-                   file,
-                   bytes_of(bytes),
-                   {{"keelson-climate", with({"train", "--train", "{}/" + file, "--out", "{}/out"}, tiny)},
-                    {"keelson-climate", {"label", "--data", "{}/" + file, "--out", "{}/out"}}},
-                   bytes});
   all.push_back({"configurations",
                  "x.toml",
                  text_of(i.config),
@@ -286,7 +210,9 @@ void make(const fs::path& folder, const Trial& trial) {
 std::vector<Kind> make_kinds(const fs::path& base) {
   const Intact intact(base);
   std::vector<Kind> all;
-  for (const auto& part : {damaged_files(intact), checkpoints(intact), wrong_values(intact), wrong_files(intact)})
+  for (const auto& part :
+       {damaged_files(intact), data_kinds({intact.data, intact.chunked, intact.weather, base / "staged", tiny}),
+        checkpoints(intact), wrong_values(intact), wrong_files(intact)})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

@@ -20,6 +20,8 @@ struct Kind {
   std::string original = {};   ///< bytes, which all readers accept
   bool file_is_read = true;    ///< `original` is set
   bool always_wrong = false;   ///< no reader may accept it
+  /// All content has checksums: a reader that accepts a file must say of it what it says of the original.
+  bool is_checked = false;
 };
 
 /// Runs a trial that must end well.

@@ -36,7 +36,8 @@ constexpr const char* help =
 
 Damages files in N ways (2000) and lets the programs read each: by bytes, by values with the right checksums, by what is
 no regular file in a file's place. They may accept or refuse most files. A bug is a signal, a hang (more than N seconds,
-120), a raw message, a NaN in what they say, or exit code 0 for what must be refused. Its folder DIR/bug-FILE stays.
+120), a raw message, a NaN in what they say, exit code 0 for what must be refused, or other values from a file whose
+content has checksums. Its folder DIR/bug-FILE stays.
 --kind: only kinds of files whose names contain TEXT. Which damage is done is a function of the seed (1), the kinds and
 the number of the file, which --only repeats. A program that hangs in H5Aread or H5Dread met a fault of the HDF5 library,
 not of ours (HDFGroup/hdf5, issue 1707).
@@ -56,6 +57,11 @@ void try_intact(const fs::path& base, const Kind& kind) {
     std::ofstream(folder / kind.file, std::ios::binary) << kind.original;
     make(folder, in(folder, kind.readers[r]));
   }
+}
+
+/// What a reader says of the intact file.
+std::string said_of_intact(const Options& o, const Kind& kind, std::size_t reader) {
+  return content_of(o.folder / "intact" / fmt::format("{} {}", kind.name, reader) / "stdout");
 }
 
 struct Counts {
@@ -86,10 +92,14 @@ void try_one(const Options& o, const Kind& kind, std::int64_t number, Counts& co
   fs::remove_all(folder);
   fs::create_directories(folder);
   kind.damage(folder / kind.file, random);
-  const Trial trial = in(fs::absolute(folder), kind.readers[random() % kind.readers.size()]);
+  const std::size_t reader = random() % kind.readers.size();
+  const Trial trial = in(fs::absolute(folder), kind.readers[reader]);
   auto ending = run(trial, folder, o.seconds);
   if (ending.kind == Ending::Kind::accepted && kind.always_wrong)
     ending = {Ending::Kind::bug, "accepted without a word"};
+  if (ending.kind == Ending::Kind::accepted && kind.is_checked &&
+      content_of(folder / "stdout") != said_of_intact(o, kind, reader))
+    ending = {Ending::Kind::bug, "accepted with other content"};
   count(counts, ending.kind);
   if (ending.kind != Ending::Kind::bug) {
     fs::remove_all(folder);

@@ -18,12 +18,14 @@
 #include "apps/climate/subcommands.hpp"
 #include "apps/cosmoflow/subcommands.hpp"
 #include "apps/lm/subcommands.hpp"
+#include "tests/fuzz/readers.hpp"
 
 namespace keelson::fuzz {
 namespace fs = std::filesystem;
 namespace {
 
 int main_of(const Trial& trial) {
+  if (is_reader(trial.program)) return run_reader(trial.program, trial.arguments);
   std::vector<std::string> words{trial.program};
   words.insert(words.end(), trial.arguments.begin(), trial.arguments.end());
   std::vector<char*> argv;

@@ -8,7 +8,7 @@
 namespace keelson::fuzz {
 
 struct Trial {
-  std::string program;                 ///< "keelson-lm"
+  std::string program;                 ///< "keelson-lm", or a reader of tests/fuzz/readers.hpp
   std::vector<std::string> arguments;  ///< in the shell's order
 };
 
