@@ -38,8 +38,13 @@ void print_text(const InputResult& r) {
   const auto& o = r.options;
   fmt::print("{}\n{}; {} of {} ahead, {:.1f} MB for samples a rank\n", r.data, r.machine,
              counted(r.stages.prefetch, "batch"), o.batch, static_cast<double>(r.stages.memory) * 1e-6);
-  fmt::print("opened in {:.3f} s; the facts about the files take {:.3f} MB per node\n", r.open_seconds,
-             static_cast<double>(r.memory.shared) * 1e-6);
+  fmt::print("opened in {:.3f} s", r.open_seconds);
+  if (r.memory)
+    fmt::print("; the facts about the files take {:.3f} MB per node", static_cast<double>(r.memory->shared) * 1e-6);
+  if (r.table_bytes)
+    fmt::print(": {:.3f} MB of files, {:.1f} MB/s", static_cast<double>(*r.table_bytes) * 1e-6,
+               static_cast<double>(*r.table_bytes) * 1e-6 / r.open_seconds);
+  fmt::print("\n");
   if (r.read_cost) {
     const auto& chunk = r.read_cost->array.chunk;
     fmt::print("read amplification {:.2f}: bytes read from the file, decompressed, for each byte of a sample ({})\n",
@@ -92,10 +97,16 @@ void define_input(app::CommandLine& line) {
       line.subcommand("input", "Measure how fast samples are read and decoded, as in training but without the training",
                       [o](app::Launch& launch) { return run_input(*o, launch); });
   v.option_without_default("--data", o->input.data,
-                           "Universes: a folder (with train/ in it, as for `keelson-cosmoflow train`, or "
-                           "not), a file or a pattern",
+                           "Universes (or what --table and --array say): a folder (with train/ in it, as for "
+                           "`keelson-cosmoflow train`, or not), a file or a pattern",
                            "DIR")
       .differs_between_ranks();
+  v.flag("--table", o->input.is_table,
+         "The data are a table in CSV or Parquet: its last column is the target, and all columns are numbers");
+  v.option_without_default("--array", o->input.array,
+                           "The data are samples in the array of this name, in HDF5, NetCDF or NumPy files; its first "
+                           "dimension counts the samples",
+                           "NAME");
   v.option("--epochs", o->input.epochs, "Passes over the data; in the first, files may not be in the page cache yet",
            "N")
       .positive();

@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <thread>
 
 #include "apps/cosmoflow/data/symmetry.hpp"
+#include "engine/data/arrays/array_file_dataset.hpp"
+#include "engine/data/files/find_files.hpp"
 #include "engine/data/loader.hpp"
+#include "engine/data/tables/table_dataset.hpp"
 
 namespace keelson::bench {
 namespace {
@@ -60,14 +64,36 @@ Epoch run_epoch(Loader& loader, int number, double accelerator_seconds, Communic
 
 }  // namespace
 
+namespace {
+
+/// Opens the data, and tells about them in `result`.
+std::unique_ptr<const Dataset> open_data(const InputOptions& o, Communicator& world, InputResult& result) {
+  const std::string path = training_part(o.data);
+  if (!o.is_table && o.array.empty()) {
+    auto data = std::make_unique<const cosmoflow::UniverseDataset>(
+        path, cosmoflow::UniverseOptions{.size = o.size, .channels = o.channels}, &world);
+    result.memory = data->memory();
+    return data;
+  }
+  if ((o.is_table && !o.array.empty()) || o.size != 0 || !o.channels.empty() || o.augment)
+    refuse("--table and --array: expected one of them, without --size, --channels and --augment of universes");
+  if (!o.is_table)
+    return std::make_unique<const ArrayFileDataset>(path, ArrayFileOptions{.x = o.array, .y = ""}, &world);
+  result.table_bytes = 0;
+  for (const auto& file : find_files(path, table_forms()))
+    *result.table_bytes += static_cast<std::int64_t>(std::filesystem::file_size(file));
+  return std::make_unique<const TableDataset>(path, TableOptions{}, &world);
+}
+
+}  // namespace
+
 InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
-  if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern of universes");
+  if (o.data.empty()) refuse("--data is missing; expected a folder, file or pattern");
   auto& world = launch.world;
-  cosmoflow::UniverseOptions universe;
-  universe.size = o.size;
-  universe.channels = o.channels;
+  InputResult result{.options = o, .machine = launch.machine, .ranks = world.size()};
   const auto start = std::chrono::steady_clock::now();
-  const cosmoflow::UniverseDataset data(training_part(o.data), universe, &world);
+  const auto opened = open_data(o, world, result);
+  const Dataset& data = *opened;
   double open_seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   world.allreduce(&open_seconds, 1, Reduction::max);
   LoaderOptions options;
@@ -83,8 +109,9 @@ InputResult measure_input(const InputOptions& o, const app::Launch& launch) {
 
   if (o.codes && !loader.encoding())
     refuse("--codes: {} holds no counts of 16 bits (int16, uint16): leave it out", data.describe());
-  InputResult result{
-      o, launch.machine, world.size(), data.describe(), open_seconds, data.memory(), data.read_cost(), 0, {}, {}};
+  result.data = data.describe();
+  result.open_seconds = open_seconds;
+  result.read_cost = data.read_cost();
   for (std::size_t f = 0; f < data.fields().size(); ++f)
     result.sample_megabytes += static_cast<double>(loader.sample_bytes(f)) * 1e-6;
   for (int e = 0; e < o.epochs; ++e) result.epochs.push_back(run_epoch(loader, e, o.accelerator_ms * 1e-3, world));
@@ -103,8 +130,6 @@ nlohmann::json input_json(const InputResult& r) {
   };
   nlohmann::json j{{"data", r.data},
                    {"open_seconds", r.open_seconds},
-                   {"rank_bytes", r.memory.rank},
-                   {"shared_bytes", r.memory.shared},
                    {"ranks", r.ranks},
                    {"machine", r.machine},
                    {"batch", o.batch},
@@ -121,6 +146,11 @@ nlohmann::json input_json(const InputResult& r) {
                    {"accelerator_ms", o.accelerator_ms},
                    {"megabytes_per_sample", r.sample_megabytes},
                    {"epochs", nlohmann::json::array()}};
+  if (r.memory) {
+    j["rank_bytes"] = r.memory->rank;
+    j["shared_bytes"] = r.memory->shared;
+  }
+  if (r.table_bytes) j["table_bytes"] = *r.table_bytes;
   if (r.read_cost) {
     j["read_amplification"] = r.read_cost->amplification();
     j["chunk"] = r.read_cost->array.chunk;

@@ -16,6 +16,8 @@ namespace keelson::bench {
 /// Which data to read, and how.
 struct InputOptions {
   std::string data;
+  bool is_table = false;  ///< the data are a table, not universes
+  std::string array;      ///< the data are samples in the array of this name; empty: they are not
   std::int64_t size = 0, batch = 1;
   int epochs = 2;
   LoaderThreads loader = app::undecided_threads;
@@ -46,15 +48,16 @@ struct InputResult {
   std::string machine;  ///< Launch::machine
   int ranks = 1;
   std::string data;
-  double open_seconds = 0;                    ///< time on the slowest rank
-  cosmoflow::UniverseDataset::Memory memory;  ///< of rank 0 and its node
-  std::optional<ReadCost> read_cost;          ///< of HDF5
-  double sample_megabytes = 0;                ///< in the form that the device gets
+  double open_seconds = 0;                                   ///< time on the slowest rank
+  std::optional<cosmoflow::UniverseDataset::Memory> memory;  ///< of universes: of rank 0 and its node
+  std::optional<std::int64_t> table_bytes;  ///< of a table: bytes of its files, all parsed while opening
+  std::optional<ReadCost> read_cost;        ///< of HDF5
+  double sample_megabytes = 0;              ///< in the form that the device gets
   std::vector<Epoch> epochs;
   LoaderStatistics stages;  ///< of rank 0, over all epochs
 };
 
-/// Reads and decodes universes as training does, without training. Throws InputError for data that cannot be read in
+/// Reads and decodes data as training does, without training. Throws InputError for data that cannot be read in
 /// this way. Collective.
 InputResult measure_input(const InputOptions& options, const app::Launch& launch);
 

@@ -10,6 +10,8 @@ import time
 import unittest
 import unittest.mock
 
+import numpy
+
 PROGRAM = os.path.join(os.environ["KEELSON_BIN"], "keelson-bench")
 MPIEXEC = shlex.split(os.environ["KEELSON_MPIEXEC"])
 
@@ -246,6 +248,25 @@ class Bench(unittest.TestCase):
                 self.assertAlmostEqual(epoch["megabytes_per_second"],
                                        epoch["samples_per_second"] * result["megabytes_per_sample"], 6)
         self.assertRegex(self.succeed("input", "--data", data), r"1 +all +5 ")
+
+    def test_input_of_tables_and_arrays(self):
+        table = self.path("table.csv")
+        with open(table, "w", encoding="utf-8") as f:
+            f.write("a,b,c\n" + "1,2.5,3\n" * 100)
+        result = json.loads(self.succeed("input", "--data", table, "--table", "--batch", 10, "--epochs", 1, "--json"))
+        self.assertEqual(result["table_bytes"], os.path.getsize(table))
+        self.assertEqual(result["epochs"][0]["samples"], 100)
+        self.assertAlmostEqual(result["megabytes_per_sample"], 12e-6, 12)
+        self.assertRegex(self.succeed("input", "--data", table, "--table"), r"opened in .* s: 0.001 MB of files, .* MB/s")
+        numpy.savez(self.path("arrays.npz"), fields=numpy.zeros((6, 4, 5, 3), "float32"))
+        arrays = ("input", "--data", self.path("arrays.npz"), "--array", "fields")
+        result = json.loads(self.succeed(*arrays, "--epochs", 1, "--json"))
+        self.assertEqual(result["epochs"][0]["samples"], 6)
+        self.assertAlmostEqual(result["megabytes_per_sample"], 240e-6, 12)
+        self.assertNotIn("shared_bytes", result)
+        done = run(*arrays, "--table")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected one of them", done.stderr)
 
     def test_input_for_an_emulated_accelerator(self):
         """Its time is that of the samples, whatever else the machine does."""

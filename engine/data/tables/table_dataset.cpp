@@ -33,13 +33,13 @@ std::vector<std::string> sorted_classes(std::vector<std::string> names) {
   return names;
 }
 
-std::vector<std::string> find_tables(const std::string& path) {
-  const auto is_text = [](const std::string& p) { return p.ends_with(".csv") || p.ends_with(".tsv"); };
-  const auto is_parquet = [](const std::string& p) { return p.ends_with(".parquet"); };
-  return find_files(path, {{"CSV", "end in .csv or .tsv", is_text}, {"Parquet", "end in .parquet", is_parquet}});
-}
-
 }  // namespace
+
+std::vector<FileForm> table_forms() {
+  const auto is_text = [](const std::string& path) { return path.ends_with(".csv") || path.ends_with(".tsv"); };
+  const auto is_parquet = [](const std::string& path) { return path.ends_with(".parquet"); };
+  return {{"CSV", "end in .csv or .tsv", is_text}, {"Parquet", "end in .parquet", is_parquet}};
+}
 
 struct TableDataset::Impl {
   Impl(const std::string& path_, TableOptions options_, const Impl* like, Communicator* communicator);
@@ -63,7 +63,10 @@ struct TableDataset::Impl {
 };
 
 TableDataset::Impl::Impl(const std::string& path_, TableOptions options_, const Impl* like, Communicator* communicator)
-    : path(path_), options(std::move(options_)), files(path, communicator, find_tables), rows(communicator) {
+    : path(path_),
+      options(std::move(options_)),
+      files(path, communicator, [](const std::string& p) { return find_files(p, table_forms()); }),
+      rows(communicator) {
   bool is_parquet = false;
   on_each_rank(communicator, [&] {
     is_parquet = detail::is_parquet(files.path(0));

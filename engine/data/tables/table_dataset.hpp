@@ -8,6 +8,7 @@
 
 #include "engine/base/communicator.hpp"
 #include "engine/data/dataset.hpp"
+#include "engine/data/files/find_files.hpp"
 
 namespace keelson {
 
@@ -27,6 +28,9 @@ struct TableOptions {
   /// Of text: whether the first row has names; no value: it does if no field in it is a number.
   std::optional<bool> header;
 };
+
+/// The forms of files that TableDataset reads: CSV, names that end in .csv or .tsv, and Parquet, .parquet.
+std::vector<FileForm> table_forms();
 
 /// A table in text files (engine/data/tables/table_text.hpp), or in Parquet files if Keelson was built with Apache
 /// Arrow, one sample for each row. Fields: "x" (features) f32, and "y" (targets) f32, or with classes () s32.
