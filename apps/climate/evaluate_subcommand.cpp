@@ -108,7 +108,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   const auto run = app::stored_options<RunOptions>(config);
   const auto opened = open_snapshots(run, app::find_held_out_data(o.data, run), world);
   const auto path = checkpoint.path().string();
-  const SnapshotDataset data(opened, ranges_from_text(config.contains("ranges") ? config.at("ranges") : "", path),
+  const SnapshotDataset data(*opened, ranges_from_text(config.contains("ranges") ? config.at("ranges") : "", path),
                              path);
   const auto graph = make_network(run, data);
   const auto metrics = make_metrics(run);

@@ -93,8 +93,8 @@ ExitCode plot(const PlotOptions& o, app::Launch& launch) {
     const auto path = o.data.empty() ? run.validation : o.data;
     if (path.empty()) refuse("the run had no validation data: give --data");
     const auto opened = open_snapshots(run, path, world);
-    subtitle = fmt::format("{}; {}", checkpoint.path().string(), opened.describe());
-    body = network_sections(o, launch, checkpoint, run, opened, path);
+    subtitle = fmt::format("{}; {}", checkpoint.path().string(), opened->describe());
+    body = network_sections(o, launch, checkpoint, run, *opened, path);
   }
   on_first_rank(&world, [&] {
     write_atomically(o.out, page("Tropical cyclones and atmospheric rivers", subtitle, body), Target::output);

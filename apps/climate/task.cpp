@@ -7,6 +7,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/data/good_samples.hpp"
 #include "nets/registry.hpp"
 
 namespace keelson::climate {
@@ -44,15 +45,18 @@ std::string network_title(const RunOptions& o) { return network_of(o).title; }
 
 std::int64_t grid_multiple(const RunOptions& o) { return network_of(o).multiple(settings_of(o)); }
 
-SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Communicator& world) {
-  return {path, {.channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o)}, &world};
+std::unique_ptr<SnapshotDataset> open_snapshots(const RunOptions& o, const std::string& path, Communicator& world,
+                                                std::int64_t skip_broken) {
+  const SnapshotOptions options{
+      .channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o), .skip_broken = skip_broken};
+  return std::make_unique<SnapshotDataset>(path, options, &world);
 }
 
 namespace {
 
 /// A channel that does not vary becomes 0. So if the statistics say that a channel has only one value, the first
-/// snapshot must have this value, too. Throws InputError otherwise.
-void check_constant_channels(const SnapshotDataset& training, const ChannelRanges& statistics,
+/// snapshot, `sample`, must have this value, too. Throws InputError otherwise.
+void check_constant_channels(const SnapshotDataset& training, std::int64_t sample, const ChannelRanges& statistics,
                              const std::string& path) {
   const auto ranges = SnapshotDataset(training, statistics, path).ranges();
   const auto channels = ranges.size();
@@ -61,23 +65,24 @@ void check_constant_channels(const SnapshotDataset& training, const ChannelRange
     if (ranges.least[k] != ranges.most[k]) continue;
     if (x.empty()) {
       x.resize(static_cast<std::size_t>(training.fields()[0].shape.elements()));
-      training.read_data(0, x.data());
+      training.read_data(sample, x.data());
     }
     for (std::size_t at = k; at < x.size(); at += channels)
       if (x[at] != ranges.least[k])
         refuse(
             "{}: channel {} ranges from {} to {}, so it would become 0, but {} holds {} in it. Expected the statistics "
             "of the training data; make them again, or leave them out: then they are computed from the training data",
-            path, training.channels()[k], ranges.least[k], ranges.most[k], training.file_of(0), x[at]);
+            path, training.channels()[k], ranges.least[k], ranges.most[k], training.file_of(sample), x[at]);
   }
 }
 
-/// The statistics in a file, checked against the data. Rank 0 reads the file. Collective.
-Normalisation checked_statistics(const SnapshotDataset& training, const std::string& path, Communicator& world) {
+/// The statistics in a file, checked against a sample of the data. Rank 0 reads the file. Collective.
+Normalisation checked_statistics(const SnapshotDataset& training, std::int64_t sample, const std::string& path,
+                                 Communicator& world) {
   Normalisation n{{}, path};
   on_first_rank(&world, [&] {
     n.ranges = read_ranges(path);
-    check_constant_channels(training, n.ranges, path);
+    check_constant_channels(training, sample, n.ranges, path);
   });
   std::int64_t channels = std::ssize(n.ranges.least);
   world.broadcast(&channels, sizeof channels, 0);
@@ -90,17 +95,19 @@ Normalisation checked_statistics(const SnapshotDataset& training, const std::str
 
 }  // namespace
 
-Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world) {
+Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training,
+                                 const std::vector<std::int64_t>& left_out, Communicator& world) {
   namespace fs = std::filesystem;
-  if (!o.stats.empty()) return checked_statistics(training, o.stats, world);
+  const std::int64_t sample = GoodSamples(training, left_out).original(0);
+  if (!o.stats.empty()) return checked_statistics(training, sample, o.stats, world);
   // Ranks may see the same files under different names; rank 0's names decide.
   const fs::path folder = fs::path(training.file_of(0)).parent_path();
   std::int64_t found = 0;
   if (world.rank() == 0) found = fs::exists(folder / "stats.h5") ? 1 : fs::exists(folder / ".." / "stats.h5") ? 2 : 0;
   world.allreduce(&found, 1, Reduction::max);
-  if (found == 0) return {measure_ranges(training, &world), "the training data, read for it"};
+  if (found == 0) return {measure_ranges(training, &world, left_out), "the training data, read for it"};
   const auto path = ((found == 1 ? folder : folder / "..") / "stats.h5").lexically_normal().string();
-  return checked_statistics(training, path, world);
+  return checked_statistics(training, sample, path, world);
 }
 
 std::string to_text(const ChannelRanges& r) {

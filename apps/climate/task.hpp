@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "apps/climate/data/snapshot_dataset.hpp"
 #include "apps/climate/run_options.hpp"
@@ -20,9 +22,10 @@ std::string network_title(const RunOptions& o);  ///< for messages: "Tiramisu"
 /// The number of which the grid's extents must be multiples.
 std::int64_t grid_multiple(const RunOptions& o);
 
-/// The snapshots under `path`, for the network of `o`, in SI units. Throws InputError for data that cannot be used.
-/// Collective.
-SnapshotDataset open_snapshots(const RunOptions& o, const std::string& path, Communicator& world);
+/// The snapshots under `path`, for the network of `o`, in SI units. Throws InputError for data that cannot be used; up
+/// to `skip_broken` files are left out instead. Collective.
+std::unique_ptr<SnapshotDataset> open_snapshots(const RunOptions& o, const std::string& path, Communicator& world,
+                                                std::int64_t skip_broken = 0);
 
 /// The ranges for the normalisation of channels: from --stats, or from stats.h5 in the folder of the training data or
 /// beside it, or from the training data, which are read once.
@@ -30,8 +33,10 @@ struct Normalisation {
   ChannelRanges ranges;
   std::string source;  ///< name of the file, or which data were read
 };
-/// Rank 0 reads a file of statistics, and the others receive the ranges. Collective.
-Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training, Communicator& world);
+/// Rank 0 reads a file of statistics, and the others receive the ranges. `left_out`: samples that are not read, sorted.
+/// Collective.
+Normalisation find_normalisation(const RunOptions& o, const SnapshotDataset& training,
+                                 const std::vector<std::int64_t>& left_out, Communicator& world);
 
 /// Ranges of chosen channels as text that gives the same numbers again: "1:2.5,-3:4".
 std::string to_text(const ChannelRanges& ranges);

@@ -5,6 +5,7 @@
 #include "apps/climate/mlperf.hpp"
 #include "apps/climate/subcommands.hpp"
 #include "apps/climate/task.hpp"
+#include "apps/common/left_out.hpp"
 #include "apps/common/train_subcommand.hpp"
 #include "engine/base/ranks.hpp"
 
@@ -23,8 +24,8 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
 
 /// The normalisation of the run that is resumed, else that of find_normalisation().
 Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, const SnapshotDataset& training,
-                            Communicator& world) {
-  if (!run.checkpoint() || o.subcommand->given("stats")) return find_normalisation(o.run, training, world);
+                            const std::vector<std::int64_t>& left_out, Communicator& world) {
+  if (!run.checkpoint() || o.subcommand->given("stats")) return find_normalisation(o.run, training, left_out, world);
   const auto& config = run.checkpoint()->state().config;
   const auto ranges = config.find("ranges");
   const auto path = run.checkpoint()->path().string();
@@ -54,21 +55,26 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   complete(o, run);
   check(o.run);
   const auto files = app::stage_training_data(o.stage, {find_snapshots, {"stats.h5"}}, o.run, launch.world);
-  const auto training = open_snapshots(o.run, files.train, launch.world);
-  const auto [ranges, source] = normalisation(o, run, training, launch.world);
-  const SnapshotDataset data(training, ranges, source);
-  std::unique_ptr<SnapshotDataset> validation;
-  if (!files.validation.empty())
-    validation =
-        std::make_unique<SnapshotDataset>(open_snapshots(o.run, files.validation, launch.world), ranges, source);
-  const auto graph = make_network(o.run, data);
+  const auto open = [&](const std::string& path) {
+    return open_snapshots(o.run, path, launch.world, o.run.skip_broken);
+  };
+  const auto data = open(files.train);
+  const auto validation = files.validation.empty() ? nullptr : open(files.validation);
+  const auto graph = make_network(o.run, *data);
   auto t = run.trainer_options(o.run);
-  require_enough_samples(data.size(), t.batch, run.grid().data, data.describe(), ranks_of(t.replica));
+  auto broken = data->broken_files();
+  if (validation) broken.insert(broken.end(), validation->broken_files().begin(), validation->broken_files().end());
+  const app::LeftOut samples(*data, validation.get(), broken, o.run.skip_broken, t.threads.count, launch.world);
+  require_enough_samples(samples.training().size(), t.batch, run.grid().data, samples.training().describe(),
+                         ranks_of(t.replica));
+  const auto [ranges, source] = normalisation(o, run, *data, samples.of_training(), launch.world);
+  data->normalise(ranges, source);
+  if (validation) validation->normalise(ranges, source);
   t.network = network_name(o.run);
-  t.config = stored_config(o, data);
+  t.config = stored_config(o, *data);
   t.optimizer = make_optimizer(o.run);
   const std::int64_t global_batch = t.batch * run.grid().data;
-  const std::int64_t steps_per_epoch = (data.size() + global_batch - 1) / global_batch;
+  const std::int64_t steps_per_epoch = (samples.training().size() + global_batch - 1) / global_batch;
   t.schedule = make_schedule(o.run, steps_per_epoch);
   t.shuffle = o.run.shuffle;
   t.target = o.run.target_iou;
@@ -76,25 +82,26 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   const auto maps = std::make_shared<PredictedMaps>(kMapped);
   if (validation) t.evaluation.metrics.push_back(maps);
   const auto& judge = dynamic_cast<const SegmentationMetric&>(*t.evaluation.metrics[0]);
-  if (o.check_data) {
-    check_samples(data, launch.world);
+  if (o.check_data && o.run.skip_broken == 0) {
+    check_samples(*data, launch.world);
     if (validation) check_samples(*validation, launch.world);
   }
   if (launch.world.rank() == 0) fmt::print("statistics: {}\n", source);
   return run.train(
       {.graph = graph,
-       .training = data,
-       .validation = validation.get(),
+       .training = samples.training(),
+       .validation = samples.validation(),
        .precision = o.run.precision,
-       .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run), data.layout().rows,
-                            data.layout().columns),
+       .title = fmt::format("Climate segmentation, {}, {} x {} points", network_title(o.run), data->layout().rows,
+                            data->layout().columns),
        .options = *o.subcommand,
+       .left_out = samples.reasons(),
        .mlperf = mlperf_benchmark(o.run, global_batch, steps_per_epoch),
        .sections =
            [&] {
              std::vector<app::ReportInput::Section> sections;
              sections.push_back({"Pixels", "<div class='card'>" + confusion_table(judge.confusion()) + "</div>"});
-             const auto drawn = map_section(*validation, kMapped, maps->maps());
+             const auto drawn = map_section(*validation, kMapped, maps->maps(), samples.of_validation());
              if (!drawn.empty()) sections.push_back({"Maps of validation data", drawn});
              return sections;
            }},

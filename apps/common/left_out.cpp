@@ -17,12 +17,14 @@ LeftOut::LeftOut(const Dataset& training, const Dataset* validation, std::vector
            counted(std::ssize(reasons_), "file"), most);
   for (const std::string& reason : reasons_)
     if (world.rank() == 0) fmt::print("a file is left out: {}\n", reason);
-  training_ = without_broken(training, most - std::ssize(reasons_), threads, world);
-  if (validation) validation_ = without_broken(*validation, most - std::ssize(reasons_), threads, world);
+  of_training_ = find(training, most - std::ssize(reasons_), threads, world);
+  if (!of_training_.empty()) training_ = std::make_unique<GoodSamples>(training, of_training_);
+  if (!validation) return;
+  of_validation_ = find(*validation, most - std::ssize(reasons_), threads, world);
+  if (!of_validation_.empty()) validation_ = std::make_unique<GoodSamples>(*validation, of_validation_);
 }
 
-std::unique_ptr<GoodSamples> LeftOut::without_broken(const Dataset& data, std::int64_t most, int threads,
-                                                     Communicator& world) {
+std::vector<std::int64_t> LeftOut::find(const Dataset& data, std::int64_t most, int threads, Communicator& world) {
   Progress progress("sample read to find broken ones");
   const std::int64_t share = (data.size() + world.size() - 1) / world.size();
   const auto broken =
@@ -33,7 +35,7 @@ std::unique_ptr<GoodSamples> LeftOut::without_broken(const Dataset& data, std::i
     reasons_.push_back(b.reason);
     if (world.rank() == 0) fmt::print("sample {} is left out: {}\n", b.index, b.reason);
   }
-  return numbers.empty() ? nullptr : std::make_unique<GoodSamples>(data, std::move(numbers));
+  return numbers;
 }
 
 }  // namespace keelson::app

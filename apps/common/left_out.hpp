@@ -22,13 +22,16 @@ class LeftOut {
   const Dataset* validation() const {
     return validation_ ? validation_.get() : all_validation_;
   }  ///< the same; may be null
+  const std::vector<std::int64_t>& of_training() const { return of_training_; }      ///< numbers of samples, sorted
+  const std::vector<std::int64_t>& of_validation() const { return of_validation_; }  ///< the same
   const std::vector<std::string>& reasons() const { return reasons_; }  ///< for each file or sample that is left out
 
  private:
-  std::unique_ptr<GoodSamples> without_broken(const Dataset& data, std::int64_t most, int threads, Communicator& world);
+  std::vector<std::int64_t> find(const Dataset& data, std::int64_t most, int threads, Communicator& world);
 
   const Dataset& all_training_;
   const Dataset* all_validation_;
+  std::vector<std::int64_t> of_training_, of_validation_;
   std::unique_ptr<GoodSamples> training_, validation_;  ///< null: all samples are good
   std::vector<std::string> reasons_;
 };

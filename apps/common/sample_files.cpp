@@ -29,9 +29,6 @@ void declare_files(SampleFiles& files, Subcommand& v) {
       .stored()
       .differs_between_ranks();
   v.flag("--shuffle", files.shuffle, "Use another order of samples in each epoch").stored();
-}
-
-void declare_skip_broken(SampleFiles& files, Subcommand& v) {
   v.option("--skip-broken", files.skip_broken,
            "Read all samples before training, and leave out up to so many that cannot be read or are not finite", "N")
       .non_negative()

@@ -15,10 +15,8 @@ struct SampleFiles {
   std::int64_t skip_broken = 0;  ///< samples that may be left out because they cannot be read (LeftOut)
 };
 
-/// Declares --train, --validation and --shuffle on a subcommand.
+/// Declares --train, --validation, --shuffle and --skip-broken on a subcommand.
 void declare_files(SampleFiles& files, Subcommand& subcommand);
-/// Declares --skip-broken.
-void declare_skip_broken(SampleFiles& files, Subcommand& subcommand);
 /// Declares --data of a subcommand that trains: a folder with training and validation data.
 void declare_training_folder(std::string& data, Subcommand& subcommand);
 /// Declares --data of a subcommand that uses a trained network.

@@ -8,7 +8,6 @@ namespace {
 
 void declare_data(RunOptions& o, app::Subcommand& v) {
   app::declare_files(o, v);
-  app::declare_skip_broken(o, v);
   v.option("--normalise", o.normalise,
            "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
       .one_of({"auto", "log1p", "mean", "none"})

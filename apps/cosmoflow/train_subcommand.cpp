@@ -36,8 +36,9 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   complete(o, run);
   check(o.run);
   const auto files = app::stage_training_data(o.stage, {find_universes}, o.run, launch.world);
-  const auto data = open_data(o.run, files.train, launch.world);
-  const auto validation = files.validation.empty() ? nullptr : open_data(o.run, files.validation, launch.world);
+  const auto open = [&](const std::string& path) { return open_data(o.run, path, launch.world, o.run.skip_broken); };
+  const auto data = open(files.train);
+  const auto validation = files.validation.empty() ? nullptr : open(files.validation);
   if (validation) require_ranges(*validation, ranges_of(*data), data->file_of(0));
   if (run.checkpoint()) require_ranges(*data, *run.checkpoint());
   const auto graph = make_network(o.run, *data);

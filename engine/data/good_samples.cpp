@@ -63,13 +63,15 @@ std::vector<BrokenSample> broken_of(const Dataset& data, std::int64_t first, std
   return broken;
 }
 
-/// "<index> <reason>" in lines; reasons of several lines become one.
-std::string to_text(std::vector<BrokenSample> broken) {
+std::string in_one_line(std::string reason) {
+  std::ranges::replace(reason, '\n', ' ');
+  return reason;
+}
+
+/// "<index> <reason>" in lines.
+std::string to_text(const std::vector<BrokenSample>& broken) {
   std::string text;
-  for (BrokenSample& b : broken) {
-    std::ranges::replace(b.reason, '\n', ' ');
-    text += fmt::format("{} {}\n", b.index, b.reason);
-  }
+  for (const BrokenSample& b : broken) text += fmt::format("{} {}\n", b.index, in_one_line(b.reason));
   return text;
 }
 
@@ -97,6 +99,30 @@ std::vector<BrokenSample> find_broken_samples(const Dataset& data, std::int64_t 
   for (std::size_t i = 0; i < std::min(all.size(), shown); ++i) text += "\n  " + all[i].reason;
   if (all.size() > shown) text += fmt::format("\n  and {} more", all.size() - shown);
   refuse("{}\nmend or remove these files, or allow more (--skip-broken)", text);
+}
+
+std::int64_t find_good_file(std::int64_t files, std::int64_t most, const std::function<void(std::int64_t file)>& read) {
+  for (std::int64_t file = 0;; ++file) {
+    try {
+      read(file);
+      return file;
+    } catch (const InputError&) {
+      if (file == most || file + 1 == files) throw;
+    }
+  }
+}
+
+void add_broken_files(std::vector<std::string>& all, const std::vector<std::string>& mine, std::int64_t most,
+                      Communicator* communicator) {
+  std::string text;  // in lines
+  for (const std::string& reason : mine) text += in_one_line(reason) + '\n';
+  for (const std::string& of_rank : communicator ? communicator->allgather(text) : std::vector{text}) {
+    std::istringstream lines(of_rank);
+    for (std::string line; std::getline(lines, line);) all.push_back(line);
+  }
+  if (std::ssize(all) > most)
+    refuse("{} {} broken, and at most {} may be left out (--skip-broken); the first: {}",
+           counted(std::ssize(all), "file"), all.size() == 1 ? "is" : "are", most, all[0]);
 }
 
 GoodSamples::GoodSamples(const Dataset& data, std::vector<std::int64_t> broken)

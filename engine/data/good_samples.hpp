@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,16 @@ std::vector<BrokenSample> find_broken_samples(const Dataset& data, std::int64_t 
                                               Communicator* communicator,
                                               const std::function<void(std::int64_t read)>& progress = {});
 
+/// The first of `files` files for which `read(file)` does not throw InputError. At most `most` files before it may
+/// throw; then the exception of the next one is rethrown, as is that of the last file.
+std::int64_t find_good_file(std::int64_t files, std::int64_t most, const std::function<void(std::int64_t file)>& read);
+
+/// Adds to `all`, in the order of ranks, the reasons `mine` of each rank why files are broken; reasons of several lines
+/// become one. Throws InputError on all ranks, with the first reason, if there are then more than `most`.
+/// `communicator` null: one rank. Collective.
+void add_broken_files(std::vector<std::string>& all, const std::vector<std::string>& mine, std::int64_t most,
+                      Communicator* communicator);
+
 /// A data set without some of its samples. The others keep their order, and get the numbers from 0 on.
 class GoodSamples final : public Dataset {
  public:
@@ -44,6 +55,7 @@ class GoodSamples final : public Dataset {
     data_.decode(original(request), stored, dst);
   }
   std::string describe() const override;
+  std::optional<ReadCost> read_cost() const override { return data_.read_cost(); }
   std::uint64_t digest() const override;
 
   /// The number of a sample in the whole data set.

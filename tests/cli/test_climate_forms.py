@@ -88,6 +88,81 @@ class Forms(programs.Case):
             found.pop("data")
             self.assertEqual(found, evaluated[0])
 
+    def compare_without(self, form, names, more, ranks):
+        """Trains on the files of the folder `form`, some of them broken, and on those of the folder `form`-good. Returns
+        what the first run printed."""
+        options = ("--reproducible", "--batch", 2 // max(ranks, 1), *self.NET, *more)
+        parameters, printed = [], []
+        for name in (form, f"{form}-good"):
+            out = self.folder / f"run-{name}"
+            skip = () if name.endswith("good") else ("--skip-broken", len(names))
+            printed.append(self.succeed("train", "--train", self.folder / name, *options, *skip, "--out", out, ranks=ranks))
+            parameters.append(programs.arrays(programs.newest(out)))
+        self.assertEqual(parameters[0].keys(), parameters[1].keys())
+        for name, values in parameters[0].items():
+            self.assertTrue(numpy.array_equal(values, parameters[1][name]), f"{form}: {name}")
+        report = (self.folder / f"run-{form}/report.html").read_text()
+        for name in names:
+            self.assertRegex(printed[0], rf"left out: .*{name}")
+            self.assertTrue(name in report, name)
+        few = self.program.run("train", "--train", self.folder / form, *options, "--skip-broken", len(names) - 1, "--out",
+                               self.folder / "few", ranks=ranks)
+        self.assertEqual(few.returncode, 2)
+        self.assertRegex(few.stderr, r"at most \d may be left out")
+        return printed[0]
+
+    def test_broken_snapshots_are_left_out(self):
+        """Files and samples of all forms; the run goes as if they were not there. The statistics, too, are computed without
+        them."""
+        validation = self.folder / "validation"
+        for name in ("hdf5", "netcdf", "numpy"):
+            (self.folder / name).mkdir()
+            (self.folder / f"{name}-good").mkdir()
+        shutil.copytree(self.data / "train", validation)
+        for i, path in enumerate(sorted((self.data / "train").iterdir())):
+            for folder in ("hdf5", "hdf5-good"):
+                shutil.copy(path, self.folder / folder / f"{i}.h5")
+        (self.folder / "hdf5/0.h5").write_bytes(path.read_bytes()[:5000])
+        (self.folder / "hdf5-good/0.h5").unlink()
+        (self.folder / "hdf5-good/2.h5").unlink()
+        with h5py.File(self.folder / "hdf5/2.h5", "a") as f:
+            f["climate/data"][3, 5, 7] = numpy.nan
+        with h5py.File(validation / "data-0000000.h5", "a") as f:
+            f["climate/labels_0"][9, 1] = 7
+        printed = self.compare_without("hdf5", ["hdf5/0.h5", "hdf5/2.h5"], (), 0)
+        self.assertRegex(printed, "a file is left out: .*hdf5/0.h5")
+        self.assertRegex(printed, r"sample 1 is left out: .*hdf5/2.h5: 'climate/data' holds nan at \(3, 5, 7\)")
+        # One of the validation samples, too: the report's maps begin with the next one.
+        out = self.folder / "out"
+        printed = self.succeed("train", "--train", self.folder / "hdf5-good", "--validation", validation, "--skip-broken", 1,
+                               "--batch", 2, *self.NET, "--out", out)
+        self.assertRegex(printed, "sample 0 is left out: .*data-0000000.h5: 'climate/labels_0' holds 7 at .*9, 1")
+        maps = (out / "report.html").read_text().split("Maps of validation data")[1]
+        self.assertNotIn("data-0000000.h5<", maps)
+        self.assertIn("data-0000001.h5<", maps)
+        self.refused("evaluate", "--checkpoint", out, says="data-0000000.h5: 'climate/labels_0' holds 7")
+
+        data, labels = (numpy.stack(a) for a in zip(*self.snapshots))
+        for name, times in (("netcdf", [0, 1, 2, 3]), ("netcdf-good", [0, 2, 3])):
+            variables = {c: data[times, ..., i].copy() for i, c in enumerate(CHANNELS)}
+            if name == "netcdf":
+                variables["PRECT"][1, 2, 3] = numpy.inf
+            history_file(self.folder / name / "a.nc", {**variables, "LABELS": labels[times]})
+        shutil.copy(self.folder / "netcdf/a.nc", self.folder / "netcdf/b.nc")
+        with open(self.folder / "netcdf/b.nc", "r+b") as f:
+            f.truncate(700)
+        printed = self.compare_without("netcdf", ["netcdf/a.nc", "netcdf/b.nc"], ("--channels", "0,5,10"), 2)
+        self.assertRegex(printed, r"sample 1 is left out: .*'PRECT' holds inf at \(1, 2, 3\)")
+
+        for i, (data, labels) in enumerate(self.snapshots):
+            both = numpy.concatenate([data, labels[..., None]], axis=2)
+            numpy.save(self.folder / f"numpy-good/{2 * i}.npy", both)
+            numpy.save(self.folder / f"numpy/{2 * i}.npy", both)
+        both[0, 0, 16] = 0.5
+        numpy.save(self.folder / "numpy/1.npy", both)
+        numpy.save(self.folder / "numpy/3.npy", both[:-2])
+        self.compare_without("numpy", ["numpy/1.npy", "numpy/3.npy"], ("--labels", 0), 0)
+
     def test_history_files_are_labelled(self):
         expected, out = (self.folder / name for name in ("expected", "out"))
         self.succeed("label", "--data", self.data / "train", "--out", expected)

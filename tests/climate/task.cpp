@@ -103,11 +103,11 @@ TEST(ClimateRanges, MustBeThoseOfTheData) {
     stats.close();
   };
   write(measured.most);
-  EXPECT_EQ(find_normalisation(o, training, *world).ranges.most, measured.most);
+  EXPECT_EQ(find_normalisation(o, training, {}, *world).ranges.most, measured.most);
   auto damaged = measured.most;
   damaged[3] = measured.least[3];
   write(damaged);
-  const auto said = testing::message_of<InputError>([&] { find_normalisation(o, training, *world); });
+  const auto said = testing::message_of<InputError>([&] { find_normalisation(o, training, {}, *world); });
   EXPECT_NE(said.find("stats.h5: channel 3 ranges from 3 to 3, so it would become 0, but "), std::string::npos) << said;
   EXPECT_NE(said.find("data.h5 holds 19 in it. Expected the statistics of the training data"), std::string::npos)
       << said;

@@ -76,5 +76,24 @@ TEST(GoodSamples, AreFoundByReading) {
   }
 }
 
+TEST(GoodSamples, OfFilesThatAreNotBroken) {
+  std::vector<std::int64_t> tried;
+  const auto read = [&](std::int64_t file) {
+    tried.push_back(file);
+    if (file < 2) refuse("file {} is broken", file);
+  };
+  EXPECT_EQ(find_good_file(5, 2, read), 2);
+  EXPECT_EQ(tried, (std::vector<std::int64_t>{0, 1, 2}));
+  EXPECT_THROW(find_good_file(5, 1, read), InputError);
+  EXPECT_THROW(find_good_file(2, 2, read), InputError);
+  EXPECT_EQ(tried.size(), 7U);
+
+  std::vector<std::string> all{"a"};
+  add_broken_files(all, {}, 1, nullptr);
+  add_broken_files(all, {"b\nin two lines", "c"}, 3, nullptr);
+  EXPECT_EQ(all, (std::vector<std::string>{"a", "b in two lines", "c"}));
+  EXPECT_THROW(add_broken_files(all, {"d"}, 3, nullptr), InputError);
+}
+
 }  // namespace
 }  // namespace keelson

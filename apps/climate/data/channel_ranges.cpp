@@ -7,6 +7,7 @@
 #include "apps/climate/data/snapshot_dataset.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/data/good_samples.hpp"
 #include "engine/data/hdf5/hdf5.hpp"
 
 namespace keelson::climate {
@@ -62,15 +63,17 @@ ChannelRanges read_ranges(const std::string& path) {
   return r;
 }
 
-ChannelRanges measure_ranges(const SnapshotDataset& data, Communicator* world) {
+ChannelRanges measure_ranges(const SnapshotDataset& data, Communicator* world,
+                             const std::vector<std::int64_t>& left_out) {
+  const GoodSamples samples(data, left_out);
   const auto channels = static_cast<std::size_t>(data.fields()[0].shape[0]);
   constexpr float infinity = std::numeric_limits<float>::infinity();
   ChannelRanges r{std::vector(channels, infinity), std::vector(channels, -infinity), true};
   on_each_rank(world, [&] {
     std::vector<float> x(static_cast<std::size_t>(data.fields()[0].shape.elements()));
     const std::int64_t first = world ? world->rank() : 0, step = world ? world->size() : 1;
-    for (std::int64_t i = first; i < data.size(); i += step) {
-      data.read_data(i, x.data());
+    for (std::int64_t i = first; i < samples.size(); i += step) {
+      data.read_data(samples.original(i), x.data());
       for (std::size_t at = 0; at < x.size(); at += channels) {
         for (std::size_t c = 0; c < channels; ++c) {
           r.least[c] = std::min(r.least[c], x[at + c]);

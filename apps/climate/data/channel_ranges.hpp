@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,9 +31,10 @@ struct ChannelRanges {
 /// file with neither layout, and for ranges that are not finite or whose least value is above the largest.
 ChannelRanges read_ranges(const std::string& path);
 
-/// Finds the ranges of the samples of `data`, which must not be normalised. Each sample is read once, by one rank; the
-/// result does not depend on the number of ranks. Throws InputError on all ranks for data that cannot be read. `world`
-/// null: one rank. Collective.
-ChannelRanges measure_ranges(const SnapshotDataset& data, Communicator* world);
+/// Finds the ranges of the samples of `data`, which must not be normalised, without the samples `left_out` (sorted).
+/// Each sample is read once, by one rank; the result does not depend on the number of ranks. Throws InputError on all
+/// ranks for data that cannot be read. `world` null: one rank. Collective.
+ChannelRanges measure_ranges(const SnapshotDataset& data, Communicator* world,
+                             const std::vector<std::int64_t>& left_out = {});
 
 }  // namespace keelson::climate

@@ -13,6 +13,7 @@
 #include "engine/data/files/file_list.hpp"
 #include "engine/data/files/file_samples.hpp"
 #include "engine/data/files/find_files.hpp"
+#include "engine/data/good_samples.hpp"
 
 namespace keelson::climate {
 namespace {
@@ -40,6 +41,8 @@ struct SnapshotDataset::Impl {
   SnapshotOptions options;
   std::shared_ptr<const FileList> files;
   std::shared_ptr<const FileSamples> samples;
+  std::int64_t first_file = 0;  ///< decides what all others must be: the first one that is not broken
+  std::vector<std::string> broken;
   SnapshotLayout layout;
   std::optional<hdf5::DatasetInfo> first;  ///< array of all channels in the first file, if that is HDF5
   std::vector<int> channels;
@@ -48,8 +51,9 @@ struct SnapshotDataset::Impl {
   std::vector<Field> fields;
 
   SnapshotFile open(std::int64_t file) const;
+  void open_first(std::int64_t file);
   void open_all(Communicator* world);
-  void choose_channels();
+  void choose_channels(const std::string& file);
 };
 
 /// Opens a file and checks that it fits the first one.
@@ -60,7 +64,7 @@ SnapshotFile SnapshotDataset::Impl::open(std::int64_t which) const {
       return fmt::format("{} with the channels {}", to_string(l), names_of(l.channels));
     };
     refuse("{}: holds {}\n  expected: {}, as {} has it\nmove the file, or name a folder or pattern of equal files",
-           file.path(), text(file.layout()), text(layout), files->path(0));
+           file.path(), text(file.layout()), text(layout), files->path(first_file));
   }
   if (samples && file.size() != samples->size_of(which))
     refuse("{}: holds {} now. Expected {}, as when the data were opened; leave the files alone while they are in use",
@@ -74,19 +78,34 @@ SnapshotFile SnapshotDataset::Impl::open(std::int64_t which) const {
   return file;
 }
 
+void SnapshotDataset::Impl::open_first(std::int64_t which) {
+  const SnapshotFile file(files->path(which), files->folder());
+  layout = file.layout();
+  first = file.data();
+  require_multiple(layout, options.multiple, file.path());
+  choose_channels(file.path());
+}
+
 void SnapshotDataset::Impl::open_all(Communicator* world) {
   on_each_rank(world, [&] {
-    const SnapshotFile file(files->path(0), files->folder());
-    layout = file.layout();
-    first = file.data();
-    require_multiple(layout, options.multiple, files->path(0));
-    choose_channels();
+    first_file = find_good_file(files->size(), options.skip_broken, [&](std::int64_t i) { open_first(i); });
   });
-  samples = std::make_shared<const FileSamples>(files->size(), world, [&](std::int64_t i) { return open(i).size(); });
+  std::vector<std::string> of_rank;
+  samples = std::make_shared<const FileSamples>(files->size(), world, [&](std::int64_t i) -> std::int64_t {
+    try {
+      return open(i).size();
+    } catch (const InputError& e) {
+      if (options.skip_broken == 0) throw;
+      of_rank.emplace_back(e.what());
+      return 0;
+    }
+  });
+  if (options.skip_broken > 0) add_broken_files(broken, of_rank, options.skip_broken, world);
   if (samples->size() == 0) refuse("{}: holds no snapshots: the arrays have no time. Expected at least one", path);
 }
 
-void SnapshotDataset::Impl::choose_channels() {
+void SnapshotDataset::Impl::choose_channels(const std::string& file) {
+  values = {};
   channels = options.channels;
   if (channels.empty()) {
     channels.resize(kChannels);
@@ -102,7 +121,7 @@ void SnapshotDataset::Impl::choose_channels() {
       values.positions.push_back(at - layout.channels.begin());
   }
   if (!missing.empty()) {
-    refuse("{}: lacks the channels {}. It holds {}: choose among these ({})", files->path(0), names_of(missing),
+    refuse("{}: lacks the channels {}. It holds {}: choose among these ({})", file, names_of(missing),
            names_of(layout.channels), fmt::join(layout.channels, ","));
   }
   values.shift.assign(channels.size(), 0);
@@ -120,7 +139,14 @@ SnapshotDataset::SnapshotDataset(const std::string& path, const SnapshotOptions&
 
 SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source)
     : impl_(new Impl(*opened.impl_)) {
+  normalise(ranges, source);
+}
+
+SnapshotDataset::~SnapshotDataset() = default;
+
+void SnapshotDataset::normalise(const ChannelRanges& ranges, const std::string& source) {
   auto& d = *impl_;
+  KEELSON_EXPECT(d.ranges.empty());
   const auto chosen = d.channels.size(), stored = d.layout.channels.size();
   if (ranges.chosen ? ranges.size() != chosen : ranges.size() != kChannels && ranges.size() != stored) {
     const auto more = ranges.chosen || stored == kChannels ? "" : fmt::format(" or {}", stored);
@@ -141,8 +167,6 @@ SnapshotDataset::SnapshotDataset(const SnapshotDataset& opened, const ChannelRan
     d.values.scale[k] = most > least ? 1 / (most - least) : 1;  // a channel that does not vary becomes 0
   }
 }
-
-SnapshotDataset::~SnapshotDataset() = default;
 
 std::int64_t SnapshotDataset::size() const { return impl_->samples->size(); }
 const std::vector<Field>& SnapshotDataset::fields() const { return impl_->fields; }
@@ -228,6 +252,7 @@ std::uint64_t SnapshotDataset::digest() const {
 const SnapshotLayout& SnapshotDataset::layout() const { return impl_->layout; }
 const std::vector<int>& SnapshotDataset::channels() const { return impl_->channels; }
 const ChannelRanges& SnapshotDataset::ranges() const { return impl_->ranges; }
+const std::vector<std::string>& SnapshotDataset::broken_files() const { return impl_->broken; }
 std::string SnapshotDataset::file_of(std::int64_t index) const {
   return impl_->files->path(impl_->samples->locate(index).file);
 }

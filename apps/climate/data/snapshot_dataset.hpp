@@ -17,6 +17,8 @@ struct SnapshotOptions {
   int labels = 0;             ///< number of the map of labels
   bool needs_labels = true;   ///< false: files without labels are accepted, too; read() refuses them
   std::int64_t multiple = 1;  ///< the network needs rows and columns that are multiples of this
+  /// Files that may be left out because they cannot be opened, or do not fit the others.
+  std::int64_t skip_broken = 0;
 };
 
 /// The files of snapshots that a path names, as find_files(), without files named stats.h5.
@@ -33,10 +35,13 @@ class SnapshotDataset final : public Dataset {
   /// InputError on all ranks for files that do not fit the first file or the options. `world` null: one rank.
   /// Collective.
   SnapshotDataset(const std::string& path, const SnapshotOptions& options, Communicator* world = nullptr);
-  /// The files of `opened`, with normalised samples. Opens no files. Throws InputError, naming `source`, if `ranges`
-  /// has another number of channels.
+  /// The files of `opened`, with samples that normalise() has changed. Opens no files.
   SnapshotDataset(const SnapshotDataset& opened, const ChannelRanges& ranges, const std::string& source);
   ~SnapshotDataset() override;
+
+  /// From now on samples are normalised by `ranges`. Called at most once, and not while samples are read. Throws
+  /// InputError, naming `source`, if `ranges` has another number of channels.
+  void normalise(const ChannelRanges& ranges, const std::string& source);
 
   std::int64_t size() const override;
   const std::vector<Field>& fields() const override;
@@ -62,6 +67,8 @@ class SnapshotDataset final : public Dataset {
   const std::vector<int>& channels() const;
   /// The ranges of the chosen channels; empty: the samples are not normalised.
   const ChannelRanges& ranges() const;
+  /// Why files were left out, one text for each.
+  const std::vector<std::string>& broken_files() const;
   /// The file of a sample, as a path.
   std::string file_of(std::int64_t index) const;
   /// The name of a sample below the folder, the same on all ranks: that of its file, "b/data-0000001.h5"; or of an HDF5

@@ -7,6 +7,7 @@
 
 #include "apps/climate/maps/map.hpp"
 #include "apps/common/report/svg_plot.hpp"
+#include "engine/data/good_samples.hpp"
 
 namespace keelson::climate {
 namespace {
@@ -18,12 +19,15 @@ std::string number(double v) { return std::isfinite(v) ? fmt::format("{:.4f}", v
 }  // namespace
 
 std::string map_section(const SnapshotDataset& data, std::int64_t count,
-                        const std::vector<std::vector<std::int32_t>>& predicted) {
-  if (data.layout().channels.size() != kChannels || data.size() == 0) return "";
+                        const std::vector<std::vector<std::int32_t>>& predicted,
+                        const std::vector<std::int64_t>& left_out) {
+  const GoodSamples samples(data, left_out);
+  if (data.layout().channels.size() != kChannels || samples.size() == 0) return "";
   const Grid grid{static_cast<int>(data.layout().rows), static_cast<int>(data.layout().columns)};
   std::vector<float> x(static_cast<std::size_t>(grid.points()) * kChannels);
   std::string out = fmt::format("<style>{}</style>", map_style), key;
-  for (std::int64_t i = 0; i < std::min(count, data.size()); ++i) {
+  for (std::int64_t k = 0; k < std::min(count, samples.size()); ++k) {
+    const std::int64_t i = samples.original(k);
     data.read_all_channels(i, x.data());
     const SnapshotFields fields{grid, x};
     std::vector<Outline> outlines{{"heuristics", "heuristics", heuristic_labels(fields, {})}};
@@ -32,8 +36,8 @@ std::string map_section(const SnapshotDataset& data, std::int64_t count,
       data.read_labels(i, truth.labels.data());
       outlines.push_back(std::move(truth));
     }
-    if (static_cast<std::size_t>(i) < predicted.size())
-      outlines.push_back({"prediction of the network", "prediction", predicted[static_cast<std::size_t>(i)]});
+    if (static_cast<std::size_t>(k) < predicted.size())
+      outlines.push_back({"prediction of the network", "prediction", predicted[static_cast<std::size_t>(k)]});
     if (key.empty()) out += key = outline_key(outlines);
     out += fmt::format("<p class='sub' style='margin:16px 0 6px'>{}</p>{}", escape(data.name_of(i)),
                        draw_snapshot(fields, outlines));

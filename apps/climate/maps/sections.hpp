@@ -10,11 +10,13 @@
 
 namespace keelson::climate {
 
-/// Maps of the first `count` snapshots of a data set (any normalisation), as HTML with its own style sheet. Outlines
-/// show the truth if the files have labels, the heuristics, and the prediction if `predicted` is not empty: it has the
-/// classes of each snapshot. Reads the snapshots' files; the result is empty unless they have all 16 channels.
+/// Maps of the first `count` snapshots of a data set (any normalisation) that are not `left_out`, as HTML with its own
+/// style sheet. Outlines show the truth if the files have labels, the heuristics, and the prediction if `predicted` is
+/// not empty: it has the classes of each snapshot. Reads the snapshots' files; the result is empty unless they have all
+/// 16 channels.
 std::string map_section(const SnapshotDataset& data, std::int64_t count,
-                        const std::vector<std::vector<std::int32_t>>& predicted);
+                        const std::vector<std::vector<std::int32_t>>& predicted,
+                        const std::vector<std::int64_t>& left_out = {});
 
 /// A column of iou_table().
 struct IoUColumn {

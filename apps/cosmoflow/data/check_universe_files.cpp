@@ -3,24 +3,15 @@
 #include <cstring>
 #include <exception>
 #include <mutex>
-#include <sstream>
 #include <system_error>
 #include <thread>
 
 #include "apps/cosmoflow/data/detail/universe_files.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/data/good_samples.hpp"
 
 namespace keelson::cosmoflow::detail {
-
-/// The first file that is not broken.
-void UniverseFiles::read_first() {
-  for (;; ++first_file_) try {
-      return read_first(first_file_);
-    } catch (const InputError&) {
-      if (first_file_ == skip_broken_ || first_file_ + 1 == size()) throw;
-    }
-}
 
 void UniverseFiles::read_first(std::int64_t file) {
   ++opened_;
@@ -45,7 +36,7 @@ void UniverseFiles::check_all(Communicator* communicator) {
     const auto begin_of = [&](std::int64_t r) { return std::min(size(), first + r * share); };
     Part mine;
     on_each_rank(communicator, [&] { mine = check_part(begin_of(rank), begin_of(rank + 1)); });
-    add_broken(mine.broken, communicator);
+    if (skip_broken_ > 0) add_broken_files(broken_, mine.broken, skip_broken_, communicator);
     std::vector<std::int64_t> rows(static_cast<std::size_t>(ranks));
     rows[static_cast<std::size_t>(rank)] = mine.facts.empty() ? 0 : mine.facts.back().end_row;
     if (communicator) communicator->allreduce(rows.data(), rows.size(), Reduction::sum);
@@ -111,23 +102,6 @@ UniverseFiles::Part UniverseFiles::check_part(std::int64_t begin, std::int64_t e
     if (!c.broken.empty()) part.broken.push_back(std::move(c.broken));
   }
   return part;
-}
-
-/// Throws on all ranks if too many files of all ranks are broken.
-void UniverseFiles::add_broken(const std::vector<std::string>& mine, Communicator* communicator) {
-  if (skip_broken_ == 0) return;
-  std::string text;  // in lines
-  for (std::string reason : mine) {
-    std::ranges::replace(reason, '\n', ' ');
-    text += reason + '\n';
-  }
-  for (const std::string& of_rank : communicator ? communicator->allgather(text) : std::vector{text}) {
-    std::istringstream lines(of_rank);
-    for (std::string line; std::getline(lines, line);) broken_.push_back(line);
-  }
-  if (std::ssize(broken_) > skip_broken_)
-    refuse("{} files are broken, and at most {} may be left out (--skip-broken); the first: {}", broken_.size(),
-           skip_broken_, broken_[0]);
 }
 
 /// Whether a file has the structure of the first file: the same size, and the same bytes around voxels and targets.

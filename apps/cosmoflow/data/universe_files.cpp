@@ -8,6 +8,7 @@
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/data/files/find_files.hpp"
+#include "engine/data/good_samples.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -24,7 +25,9 @@ UniverseFiles::UniverseFiles(const std::string& path, std::int64_t skip_broken, 
       skip_broken_(skip_broken),
       facts_(communicator),
       targets_(communicator) {
-  on_each_rank(communicator, [&] { read_first(); });
+  on_each_rank(communicator, [&] {
+    first_file_ = find_good_file(size(), skip_broken_, [&](std::int64_t file) { read_first(file); });
+  });
   if (communicator) {
     Digest first;
     first.add(first_.layout.volume).add(first_.layout.type).add(first_.layout.many).add(first_.layout.columns);

@@ -93,9 +93,7 @@ class UniverseFiles {
   Part check_part(std::int64_t begin, std::int64_t end) const;
   Checked check(std::int64_t file) const;
   bool looks_like_first(const RawFile& file, std::int64_t bytes, Checked& checked) const;
-  void read_first();
   void read_first(std::int64_t file);
-  void add_broken(const std::vector<std::string>& mine, Communicator* communicator);
   void compare_some(int rank) const;
   FileFacts facts(std::int64_t file) const;
   std::shared_ptr<const OpenUniverse> open_anew(std::int64_t file) const;
