@@ -57,6 +57,16 @@ PlacementFacts placement_facts(Communicator& world);
 /// refuses.
 void bind(const Placement& placement);
 
+/// Memory that the processes of this node may still take.
+struct FreeMemory {
+  std::int64_t bytes = 0;  ///< of all processes together
+  std::string source;      ///< "MemAvailable", "limit of the control group", "SLURM_MEM_PER_NODE"
+};
+
+/// The least of the node's free memory (MemAvailable, which counts the page cache), of what the limits of the control
+/// group leave, and of SLURM_MEM_PER_NODE. `root`: a prefix of every path, for tests.
+FreeMemory free_memory(const std::string& root = "");
+
 /// The processor that a rank computes on.
 enum class Computes : std::uint8_t { on_cores, on_gpu };
 

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "apps/common/subcommand.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 
 namespace keelson::app {
 
@@ -44,9 +46,11 @@ void declare_prefetch(LoaderThreads& o, Subcommand& v) {
 }
 
 void declare(CacheOptions& o, Subcommand& v) {
-  v.option("--cache-memory", o.memory,
-           "Memory in which each rank keeps a part of the training data, e.g. 8G; ranks send each other what they need",
-           "BYTES")
+  v.option(
+       "--cache-memory", o.memory,
+       "Memory in which each rank keeps a part of the training data, e.g. 8G, and of the validation data in what is "
+       "left; ranks send each other what they need",
+       "BYTES")
       .byte_size()
       .non_negative()
       .not_stored();
@@ -65,6 +69,21 @@ void check(const CacheOptions& o) {
     refuse("--cache-disk without --cache-folder: name a folder on a disk of the node, such as $TMPDIR");
   if (o.disk == 0 && !o.folder.empty())
     refuse("--cache-folder {} without --cache-disk: say how many bytes of the folder's disk may be used", o.folder);
+}
+
+void check_memory(const CacheOptions& o, std::int64_t needed, Communicator& world) {
+  if (o.memory == 0) return;
+  constexpr double gibi = 1 << 30;
+  on_each_rank(&world, [&] {
+    const std::int64_t ranks = world.local_size(), wanted = std::min(o.memory, needed);
+    const comm::FreeMemory free = comm::free_memory();
+    if (wanted <= free.bytes / ranks) return;
+    refuse(
+        "--cache-memory {}: {} of this node would keep {:.3g} GiB of samples, and {:.3g} GiB of memory are free there "
+        "({}). Expected less than that, since the network needs memory, too; try --cache-memory {}M, or --cache-disk",
+        o.memory, counted(ranks, "rank"), static_cast<double>(ranks * wanted) / gibi,
+        static_cast<double>(free.bytes) / gibi, free.source, free.bytes / ranks / 2 / (1 << 20));
+  });
 }
 
 LoaderThreads decide(const LoaderThreads& wanted, const Launch& launch) {

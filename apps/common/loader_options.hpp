@@ -18,6 +18,9 @@ void declare_prefetch(LoaderThreads& o, Subcommand& subcommand);
 void declare(CacheOptions& o, Subcommand& subcommand);
 /// Throws InputError for a disk without a folder, and for a folder without a disk.
 void check(const CacheOptions& o);
+/// Throws InputError on all ranks if the caches of the ranks of a node need more memory than is free there. `needed`:
+/// bytes of a rank's samples, of which at most CacheOptions::memory are kept. Collective.
+void check_memory(const CacheOptions& o, std::int64_t needed, Communicator& world);
 
 /// Replaces numbers of threads that are 0, which may then grow, and sets the CPUs of the rank. A rank that computes on
 /// its cores begins with one decoding thread. The cores of a rank that computes on a GPU have nothing else to do: all

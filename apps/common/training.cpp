@@ -115,6 +115,13 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
          describe_memory_needs(task.graph, *session.context, plan));
 }
 
+/// Bytes of the samples that a rank would keep in a cache without bounds.
+std::int64_t bytes_of_rank(const TrainingTask& task, const ProcessGrid& grid) {
+  const std::int64_t ranks = grid.extent(ProcessGrid::Axis::data);
+  const auto share = [&](const Dataset& data) { return (data.size() + ranks - 1) / ranks * (data.stored_bytes() + 1); };
+  return share(task.training) + (task.validation ? share(*task.validation) : 0);
+}
+
 std::string command_to_continue(const Launch& launch, const RunFolder& folder) {
   return fmt::format("to continue: {} train --resume {}", launch.program, folder.path.string());
 }
@@ -321,6 +328,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   t.exchange = decide(options_.exchange, world);
   choose_precision_and_grid(task, *session.context, world, t);
   const ProcessGrid grid = training_grid(&world, t.replica);
+  check_memory(t.cache, bytes_of_rank(task, grid), world);
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible)
     record_threads(session.context->device().current_instance().concurrency(), t, checkpoint_);

@@ -103,7 +103,7 @@ struct Loader::Impl {
   void advance_exchange(std::unique_lock<std::mutex>& lock);
   void wait_for(PrefetchBuffer& buffer, std::unique_lock<std::mutex>& lock);
   double& waits_of_stage(const PrefetchBuffer& buffer);
-  bool exchanges() const { return cache && cache->samples().ranks > 1; }
+  bool exchanges() const { return cache && options.peers; }
   std::size_t number_of_buffer(std::int64_t step) const {
     return static_cast<std::size_t>(step % static_cast<std::int64_t>(buffers.size()));
   }
@@ -144,8 +144,13 @@ Loader::Impl::Impl(const Dataset& dataset_, const LoaderOptions& options_)
   steps = steps_from(0);
   for (const Field& f : options.decoding.fields_of(dataset)) sample_bytes.push_back(f.bytes());
   if (encoding) sample_bytes[encoding->field()] = encoding->sample_bytes();
-  if (options.cache.enabled()) cache = std::make_unique<SampleCache>(dataset, options.cache, options.peers);
-  KEELSON_EXPECT(!cache || cache->samples().ranks == options.ranks);
+  if (options.cache.enabled()) {
+    KEELSON_EXPECT(options.peers ? options.peers->size() == options.ranks : options.ranks == 1 || !options.shuffle);
+    CachedSamples shares{.samples = dataset.size(), .ranks = options.ranks};
+    if (!options.peers) shares.batch = options.batch;
+    cache = std::make_unique<SampleCache>(dataset, options.cache, shares, options.rank, options.peers);
+    if (!options.peers && cache->samples().kept() == 0) cache.reset();
+  }
   make_buffers();
   make_stages();
 }
@@ -400,6 +405,11 @@ LoaderStatistics Loader::statistics() const {
   s.memory = d.room.bytes;
   s.waits = d.waits;
   return s;
+}
+
+CacheOptions Loader::cache_left() const {
+  const CacheOptions& all = impl_->options.cache;
+  return impl_->cache ? impl_->cache->left() : CacheOptions{all.memory, all.disk, all.folder};
 }
 
 void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {

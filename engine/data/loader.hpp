@@ -62,11 +62,12 @@ struct LoaderOptions {
   bool shuffle = true;      ///< false: samples come in the order of the data set
   LoaderThreads threads;    ///< who reads and decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
-  /// What this rank keeps of the data set. With several ranks the samples of a step then go to the ranks that keep
-  /// them, as far as possible (deal_samples()), and the others are sent from rank to rank while earlier steps run.
+  /// What this rank keeps of the data set. With `peers` the samples of a step then go to the ranks that keep them, as
+  /// far as possible (deal_samples()), and the others are sent from rank to rank while earlier steps run.
   CacheOptions cache;
   /// With a cache: the ranks that share the samples, in the order of `rank`, in a group for the loader alone. The
-  /// loader is then made, and all its calls are made, on all of them. Null: this rank alone.
+  /// loader is then made, and all its calls are made, on all of them. Null: no sample is sent; if there are several
+  /// ranks, the order is that of the data set, and each rank keeps of the samples that it computes.
   Communicator* peers = nullptr;
   /// With a cache: each rank gets the samples that it would get without.
   bool keep_places = false;
@@ -146,6 +147,7 @@ class Loader {
   std::int64_t steps_per_epoch() const;
   SampleCounts counts() const;          ///< since the loader was made
   LoaderStatistics statistics() const;  ///< since the loader was made
+  CacheOptions cache_left() const;      ///< room of LoaderOptions::cache that the loader does not need
   /// Begins to decode epoch `epoch` from sample `first_sample` of its order on; the samples before are done (a resumed
   /// run). The previous epoch is abandoned.
   void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0);

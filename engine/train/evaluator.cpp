@@ -54,21 +54,35 @@ void Evaluator::make_grid() {
 }
 
 void Evaluator::release_group() {
+  if (options_.cache.enabled()) drop_loader();  // its room may be another one for the next group
   if (ranks_of(options_.replica) == 1) return;  // the plan does not communicate
   release_network();
-  loader_.reset();
+  drop_loader();
   replicas_.reset();
 }
 
-void Evaluator::regroup(const Graph& graph, Parameters& parameters, Communicator* communicator) {
+void Evaluator::regroup(const Graph& graph, Parameters& parameters, Communicator* communicator,
+                        const CacheOptions& cache) {
   communicator_ = communicator;
+  options_.cache = cache;
   make_grid();
   if (!network_) set_network(graph, parameters);
   deal_samples();
 }
 
+SampleCounts Evaluator::counts() const {
+  SampleCounts all = counts_before_;
+  if (loader_) all += loader_->counts();
+  return all;
+}
+
+void Evaluator::drop_loader() {
+  counts_before_ = counts();
+  loader_.reset();
+}
+
 void Evaluator::deal_samples() {
-  loader_.reset();  // before the next one, which wants as much memory
+  drop_loader();  // before the next one, which wants as much memory
   const ProcessGrid grid = training_grid(communicator_, options_.replica);
   // Of the ranks that compute the same, the first one counts, and of several stages the last one, which has the
   // outputs.
@@ -76,12 +90,14 @@ void Evaluator::deal_samples() {
       grid.number({ProcessGrid::Axis::space, ProcessGrid::Axis::channel}) == 0 && network_->executor.has_outputs();
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_;
-  loader_.emplace(dataset_, LoaderOptions{.batch = options_.batch,
-                                          .rank = grid.coordinate(ProcessGrid::Axis::data),
-                                          .ranks = grid.extent(ProcessGrid::Axis::data),
-                                          .shuffle = false,
-                                          .threads = options_.threads,
-                                          .decoding = std::move(decoding)});
+  const LoaderOptions loader{.batch = options_.batch,
+                             .rank = grid.coordinate(ProcessGrid::Axis::data),
+                             .ranks = grid.extent(ProcessGrid::Axis::data),
+                             .shuffle = false,
+                             .threads = options_.threads,
+                             .decoding = std::move(decoding),
+                             .cache = options_.cache};
+  loader_.emplace(dataset_, loader);
 }
 
 void Evaluator::release_network() { network_.reset(); }

@@ -38,6 +38,7 @@ struct EvaluatorOptions {
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
   LoaderThreads threads;                  ///< that decode samples
+  CacheOptions cache;                     ///< what each rank keeps of the samples that it evaluates
   SampleUnit unit;                        ///< losses are means over these units
   MetricOptions evaluation;               ///< what is measured
 };
@@ -66,13 +67,16 @@ class Evaluator {
   /// loss or the first metric is not finite. Collective.
   Evaluation run();
   std::int64_t samples() const { return dataset_.size(); }  ///< in the data set
+  /// Samples that this rank has read in all evaluations.
+  SampleCounts counts() const;
   /// The executor of the current network; valid until set_network(). Throws Error after release_network().
   const Executor& executor() const;
 
   /// Before FaultTolerance::shrink() of the group that the evaluator was made with: destroys what belongs to the group.
   void release_group();
-  /// Afterwards: deals the samples to these ranks. Throws as set_network(). Collective.
-  void regroup(const Graph& graph, Parameters& parameters, Communicator* communicator);
+  /// Afterwards: deals the samples to these ranks, each of which has this room for a cache. Throws as set_network().
+  /// Collective.
+  void regroup(const Graph& graph, Parameters& parameters, Communicator* communicator, const CacheOptions& cache);
   /// Destroys plan and executor before the network changes, so that the memory of the parameters can be freed.
   void release_network();
   /// Makes plan and executor for another network. `parameters` are in the same context as before. Throws InputError for
@@ -81,6 +85,7 @@ class Evaluator {
 
  private:
   void make_grid();
+  void drop_loader();
   void deal_samples();
   void prepare_metrics();
   /// Queues the samples that the plan computes at once (one, or all) of the loader's batch number `step`.
@@ -98,7 +103,8 @@ class Evaluator {
   std::optional<ProcessGrid> replicas_;  ///< if replicas have several ranks
   FieldRows rows_;                       ///< of the data's fields that the plan reads on this rank
   Shape prediction_shape_;               ///< of one sample
-  bool counts_ = true;  ///< losses and metrics; else another rank of the replica counts the same samples
+  bool counts_ = true;          ///< losses and metrics; else another rank of the replica counts the same samples
+  SampleCounts counts_before_;  ///< of earlier loaders
   std::optional<Loader> loader_;
   std::optional<FedExecutor> network_;  ///< ends before the batches that it reads
   MetricSetup setup_;

@@ -31,7 +31,7 @@ ProgressBy progress_of(const TrainerOptions& o) {
   return o.progress == ProgressBy::measured && !alike ? ProgressBy::calls : o.progress;
 }
 
-EvaluatorOptions evaluator_options(const TrainerOptions& o) {
+EvaluatorOptions evaluator_options(const TrainerOptions& o, const CacheOptions& cache) {
   return {.batch = o.batch,
           .micro_batches = o.micro_batches,
           .replica = o.replica,
@@ -39,6 +39,7 @@ EvaluatorOptions evaluator_options(const TrainerOptions& o) {
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,
           .threads = o.threads,
+          .cache = cache,
           .unit = o.unit,
           .evaluation = o.evaluation};
 }
@@ -80,7 +81,9 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       runs_ahead_(parameters.context().device().is_asynchronous()) {
   batches_.regroup(session_.rows());  // after the plan, which knows best whether there is memory for the batch
   join_ranks();
-  if (validation) evaluator_.emplace(graph, parameters, *validation, communicator, evaluator_options(options_));
+  if (validation)
+    evaluator_.emplace(graph, parameters, *validation, communicator,
+                       evaluator_options(options_, batches_.cache_left()));
 }
 
 TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker make_rank0_observers) {
@@ -392,7 +395,8 @@ void Trainer::wait() {
 }
 
 SampleCounts Trainer::count_samples() {
-  const SampleCounts mine = batches_.counts();
+  SampleCounts mine = batches_.counts();
+  if (evaluator_) mine += evaluator_->counts();
   std::int64_t n[] = {mine.read.memory, mine.read.disk, mine.read.files, mine.received, mine.sent};
   if (communicator_) communicator_->on_host().allreduce(n, std::size(n), Reduction::sum);
   return {{n[0], n[1], n[2]}, n[3], n[4]};

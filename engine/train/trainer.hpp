@@ -142,7 +142,7 @@ class Trainer {
   RunTimes gather_times();
   /// What gather_times() found at the end of run(): from on_stop() of the observers on. None without other ranks.
   const std::optional<RunTimes>& run_times() const { return run_times_; }
-  /// Where the training samples of this run have come from, of all ranks together. Collective.
+  /// Where the training and validation samples of this run have come from, of all ranks together. Collective.
   SampleCounts count_samples();
   /// What count_samples() found at the end of run(): from on_stop() of the observers on. None without a cache.
   const std::optional<SampleCounts>& samples_read() const { return samples_read_; }

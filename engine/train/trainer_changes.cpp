@@ -81,7 +81,8 @@ void Trainer::rebuild_group() {
   session_.regroup();
   batches_.regroup(session_.rows());
   join_ranks();
-  if (evaluator_ && !ranks_.waits()) evaluator_->regroup(session_.graph(), parameters_, ranks_.training());
+  if (evaluator_ && !ranks_.waits())
+    evaluator_->regroup(session_.graph(), parameters_, ranks_.training(), batches_.cache_left());
   if (ranks_.per_replica() > 1) bring_up_to_date();
   if (!is_rank0()) return;
   for (TrainObserver* o : observers_.make_rank0_observers())

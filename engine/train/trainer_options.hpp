@@ -79,7 +79,8 @@ struct TrainerOptions {
   /// caller begins again with other ranks, from Trainer::last_copy().
   bool restart_on_loss = false;
 
-  /// What each rank keeps of the training data, near the processor. The samples of a step then go to the ranks that
+  /// What each rank keeps of the training data, near the processor, and of the validation data in what room is left.
+  /// Each rank keeps validation samples that it evaluates itself. The training samples of a step go to the ranks that
   /// keep them; with reproducible sums, and in the order of the data set (`shuffle`), they go where they would go
   /// without. So a rank's samples, and with them dropout masks and the rounding of sums, are others than without a
   /// cache, but the samples of a step are the same.

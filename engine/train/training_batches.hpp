@@ -39,6 +39,9 @@ class TrainingBatches {
   /// Why next() took so many seconds since this was last called: the loader's waits; what is left, to prepare the next
   /// batch, counts as decoding.
   LoaderWaits take_waits(double seconds);
+  /// The room of TrainerOptions::cache that this rank's training data do not need, after regroup(). None on a rank that
+  /// waits.
+  CacheOptions cache_left() const { return loader_ ? loader_->cache_left() : CacheOptions(); }
 
  private:
   void release();

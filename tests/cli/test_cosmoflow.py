@@ -440,8 +440,28 @@ class Caches(Case):
     def test_sizes_and_counts(self):
         done = self.succeed(self.train("--epochs", 2, "--batch", 2, "--cache-memory", "1M", "--cache-disk", "512K",
                                        "--cache-folder", self.folder))
-        # 6 samples of 256 KiB: 3 with their marks fit 1 MiB, 2 the disk.
-        self.assertIn("12 samples were read: 25.0 % from memory, 16.7 % from the cache's disk, 58.3 % from the files", done.stdout)
+        # 6 samples of 256 KiB: 3 with their marks fit 1 MiB, 2 the disk. The 3 samples of the validation find no room.
+        self.assertIn("18 samples were read: 16.7 % from memory, 11.1 % from the cache's disk, 72.2 % from the files", done.stdout)
+
+    def test_validation_data_take_what_is_left(self):
+        """Bit for bit as without a cache; two ranks send each other training samples alone."""
+        runs = {}
+        for name, cache in (("files", ()), ("cached", ("--cache-memory", "1G")),
+                            ("rest", ("--cache-memory", "1100K", "--cache-disk", "1100K", "--cache-folder", self.folder))):
+            runs[name] = self.succeed(run("train", "--data", self.data, "--out", self.folder / name, "--dropout", 0, "--epochs", 3,
+                                          "--global-batch", 2, "--reproducible", *cache, ranks=2)).stdout
+        # 9 samples in 3 epochs. A rank has 3 samples of the training data and at most 2 of the validation data.
+        self.assertIn("27 samples were read: 66.7 % from memory, 0.0 % from the cache's disk, 33.3 % from the files", runs["cached"])
+        self.assertIn("27 samples were read: 59.3 % from memory, 7.4 % from the cache's disk, 33.3 % from the files", runs["rest"])
+        epochs = [[r["validation_loss"] for r in records(self.folder / name, "epoch")] for name in runs]
+        self.assertEqual(epochs[1:], [epochs[0]] * 2)
+
+    def test_more_memory_than_the_node_has(self):
+        done = self.train("--cache-memory", "1G", env=os.environ | {"SLURM_MEM_PER_NODE": "1"})
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertEqual(len(errors(done)), 1, done.stderr)
+        self.assertRegex(errors(done)[0], "--cache-memory 1073741824: 1 rank of this node would keep 0.0022 GiB of samples, and "
+                         r"0.000977 GiB of memory are free there \(SLURM_MEM_PER_NODE\)")
 
     def test_refusals(self):
         for options, says in ((("--cache-disk", "1M"), "--cache-disk without --cache-folder: name a folder"),

@@ -82,6 +82,29 @@ TEST(DealSamples, GivesEachSampleToOneRank) {
       }
 }
 
+/// What a rank computes in the order of the data set, it can keep without sending.
+TEST(CachedSamples, HaveHoldersByBatches) {
+  for (const std::int64_t samples : {1, 7, 12, 50}) {
+    for (const int ranks : {1, 2, 4}) {
+      for (const std::int64_t batch : {1, 3}) {
+        const CachedSamples kept{samples, ranks, 2, 1, batch};
+        std::vector<std::int64_t> seen(static_cast<std::size_t>(ranks));
+        std::int64_t all = 0;
+        for (std::int64_t i = 0; i < samples; ++i) {
+          const auto rank = static_cast<int>(i % (ranks * batch) / batch);
+          const auto slot = seen[static_cast<std::size_t>(rank)]++;
+          EXPECT_EQ(kept.place_of(i).rank, rank);
+          EXPECT_EQ(kept.place_of(i).slot, slot);
+          EXPECT_EQ(kept.holder(i), slot < 3 ? rank : -1);
+          all += slot < 3 ? 1 : 0;
+        }
+        for (int r = 0; r < ranks; ++r) EXPECT_EQ(kept.share_of(r), seen[static_cast<std::size_t>(r)]);
+        EXPECT_EQ(kept.kept(), all);
+      }
+    }
+  }
+}
+
 TEST(CachedSamples, HaveHoldersInBlocks) {
   for (const std::int64_t samples : {1, 2, 7, 64, 1001})
     for (const int ranks : {1, 2, 3, 8})

@@ -162,6 +162,32 @@ TEST_F(SampleCacheTest, GivesTheSamplesOfTheirPlaces) {
   }
 }
 
+/// In the order of the data set nothing needs to be sent: each rank keeps of what it computes in every epoch.
+TEST_F(SampleCacheTest, KeepsWhatTheRankComputes) {
+  const Numbers data(43);
+  const std::int64_t bytes = data.stored_bytes();
+  LoaderOptions o{.batch = 3, .rank = rank(), .ranks = size(), .shuffle = false};
+  o.cache = {.memory = 4 * (bytes + 1), .disk = 2 * bytes + 1, .folder = path_};
+  Loader loader(data, o);
+  const std::int64_t kept = CachedSamples{data.size(), size(), 4, 2, 3}.kept();
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    const SampleCounts before = loader.counts();
+    loader.start_epoch(epoch);
+    for (std::int64_t first = 3 * rank(); const Batch* b = loader.next(); first += 3 * size())
+      for (std::int64_t i = 0; i < b->count; ++i) {
+        ASSERT_EQ(b->indices[i], first + i);
+        EXPECT_EQ(static_cast<const float*>(b->fields[0])[i * values], Numbers::value(first + i, 0));
+      }
+    const SampleCounts after = loader.counts();
+    EXPECT_EQ(sum(after.read.files - before.read.files), data.size() - (epoch > 0 ? kept : 0));
+    EXPECT_EQ(sum(after.read.memory + after.read.disk - before.read.memory - before.read.disk), epoch > 0 ? kept : 0);
+    EXPECT_EQ(after.sent + after.received, 0);
+  }
+  const CacheOptions left = loader.cache_left();
+  EXPECT_LE(left.memory, 4 * (bytes + 1));
+  EXPECT_EQ(sum((4 * (bytes + 1) - left.memory) / (bytes + 1) + (2 * bytes + 1 - left.disk) / bytes), kept);
+}
+
 /// Also samples that were on the way when an epoch is left.
 TEST_F(SampleCacheTest, LeavesAnEpochAnywhere) {
   const Case c{64, 2, 100, 0};
