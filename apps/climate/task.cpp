@@ -46,9 +46,12 @@ std::string network_title(const RunOptions& o) { return network_of(o).title; }
 std::int64_t grid_multiple(const RunOptions& o) { return network_of(o).multiple(settings_of(o)); }
 
 std::unique_ptr<SnapshotDataset> open_snapshots(const RunOptions& o, const std::string& path, Communicator& world,
-                                                std::int64_t skip_broken) {
-  const SnapshotOptions options{
-      .channels = o.channels, .labels = o.labels, .multiple = grid_multiple(o), .skip_broken = skip_broken};
+                                                std::int64_t skip_broken, std::shared_ptr<const FileCopies> copies) {
+  const SnapshotOptions options{.channels = o.channels,
+                                .labels = o.labels,
+                                .multiple = grid_multiple(o),
+                                .skip_broken = skip_broken,
+                                .copies = std::move(copies)};
   return std::make_unique<SnapshotDataset>(path, options, &world);
 }
 

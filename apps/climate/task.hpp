@@ -23,9 +23,10 @@ std::string network_title(const RunOptions& o);  ///< for messages: "Tiramisu"
 std::int64_t grid_multiple(const RunOptions& o);
 
 /// The snapshots under `path`, for the network of `o`, in SI units. Throws InputError for data that cannot be used; up
-/// to `skip_broken` files are left out instead. Collective.
+/// to `skip_broken` files are left out instead. `copies`: of the files. Collective.
 std::unique_ptr<SnapshotDataset> open_snapshots(const RunOptions& o, const std::string& path, Communicator& world,
-                                                std::int64_t skip_broken = 0);
+                                                std::int64_t skip_broken = 0,
+                                                std::shared_ptr<const FileCopies> copies = nullptr);
 
 /// The ranges for the normalisation of channels: from --stats, or from stats.h5 in the folder of the training data or
 /// beside it, or from the training data, which are read once.

@@ -55,13 +55,14 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   complete(o, run);
   check(o.run);
   const auto files = app::stage_training_data(o.stage, {find_snapshots, {"stats.h5"}}, o.run, launch.world);
-  const auto open = [&](const std::string& path) {
-    return open_snapshots(o.run, path, launch.world, o.run.skip_broken);
+  const auto open = [&](const std::string& path, const auto& copies) {
+    return open_snapshots(o.run, path, launch.world, o.run.skip_broken, copies);
   };
-  const auto data = open(files.train);
-  const auto validation = files.validation.empty() ? nullptr : open(files.validation);
+  const auto data = open(files.train, files.copies);
+  const auto validation = files.validation.empty() ? nullptr : open(files.validation, nullptr);
   const auto graph = make_network(o.run, *data);
   auto t = run.trainer_options(o.run);
+  t.cache.copies = files.copies;
   auto broken = data->broken_files();
   if (validation) broken.insert(broken.end(), validation->broken_files().begin(), validation->broken_files().end());
   const app::LeftOut samples(*data, validation.get(), broken, o.run.skip_broken, t.threads.count, launch.world);

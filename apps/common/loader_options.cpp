@@ -65,6 +65,8 @@ void declare(CacheOptions& o, Subcommand& v) {
 }
 
 void check(const CacheOptions& o) {
+  if (o.copies && o.disk > 0)
+    refuse("--cache-disk with --stage-mode: the copies are on the nodes' disks already; leave --cache-disk out");
   if (o.disk > 0 && o.folder.empty())
     refuse("--cache-disk without --cache-folder: name a folder on a disk of the node, such as $TMPDIR");
   if (o.disk == 0 && !o.folder.empty())

@@ -16,7 +16,7 @@ void declare_threads(LoaderThreads& o, Subcommand& subcommand);
 void declare_prefetch(LoaderThreads& o, Subcommand& subcommand);
 /// Declare --cache-memory, --cache-disk and --cache-folder on a subcommand. Checkpoints do not store them.
 void declare(CacheOptions& o, Subcommand& subcommand);
-/// Throws InputError for a disk without a folder, and for a folder without a disk.
+/// Throws InputError for a disk without a folder, a folder without a disk, and a disk beside copies.
 void check(const CacheOptions& o);
 /// Throws InputError on all ranks if the caches of the ranks of a node need more memory than is free there. `needed`:
 /// bytes of a rank's samples, of which at most CacheOptions::memory are kept. Collective.

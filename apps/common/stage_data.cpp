@@ -54,9 +54,9 @@ void print(const StageResult& r, const std::string& target) {
   std::fflush(stdout);
 }
 
-/// Copies a part of the data.
-void stage_part(const StageRequest& o, const StagedKind& kind, const std::string& source, const std::string& target,
-                StageMode mode, Communicator& world) {
+/// Copies a part of the data. Returns as StageResult::copies.
+std::shared_ptr<const FileCopies> stage_part(const StageRequest& o, const StagedKind& kind, const std::string& source,
+                                             const std::string& target, StageMode mode, Communicator& world) {
   StageLines lines;
   StageOptions s{.source = source, .find = kind.find, .beside = kind.beside, .target = target};
   s.mode = mode;
@@ -67,6 +67,7 @@ void stage_part(const StageRequest& o, const StagedKind& kind, const std::string
   s.notice = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
   const auto result = stage_files(s, &world);
   if (world.rank() == 0) print(result, target);
+  return result.copies;
 }
 
 void declare_verify(StageRequest& o, Subcommand& v) {
@@ -87,14 +88,19 @@ std::vector<std::string> parts_of(const std::string& data, Communicator& world) 
   return parts;
 }
 
+/// `mode` and `count`: the options' names.
+void check_count(const StageRequest& o, const char* mode, const char* count) {
+  if (o.mode == "sample" && o.count == 0) refuse("{} sample: give {}, the number of files for each node", mode, count);
+  if (o.mode != "sample" && o.count > 0)
+    refuse("{} is the number of files of {} sample; leave it out, or give that mode", count, mode);
+}
+
 ExitCode stage(const StageRequest& o, const StagedKind& kind, Launch& launch) {
   if (o.data.empty())
     refuse("give --data: a folder (with train/, validation/ and test/ in it, or of files), a file or a pattern");
   if (o.target.empty())
     refuse("give --out: the folder that gets the copies, on each node's own disk or on a burst buffer");
-  if (o.mode == "sample" && o.count == 0) refuse("--mode sample: give --count, the number of files for each node");
-  if (o.mode != "sample" && o.count > 0)
-    refuse("--count is the number of files of --mode sample; leave it out, or give that mode");
+  check_count(o, "--mode", "--count");
   const auto mode = mode_of(o.mode);
   const auto parts = parts_of(o.data, launch.world);
   if (parts.empty()) stage_part(o, kind, o.data, o.target, mode, launch.world);
@@ -115,29 +121,32 @@ void declare(StageRequest& o, Subcommand& v) {
                            "DIR")
       .not_stored()
       .differs_between_ranks();
-  v.option("--stage-mode", o.mode, "Which files each node gets; training takes full, all files")
+  v.option(
+       "--stage-mode", o.mode,
+       "Training data of each node: full, all files; shard, its part; sample, --stage-count files, drawn at random. "
+       "Ranks send each other the samples that a node lacks")
       .one_of({"full", "sample", "shard"})
       .not_stored();
+  v.option("--stage-count", o.count, "For --stage-mode sample: files of each node", "N").non_negative().not_stored();
   declare_verify(o, v);
 }
 
-SampleFiles stage_training_data(const StageRequest& o, const StagedKind& kind, const SampleFiles& files,
+StagedFiles stage_training_data(const StageRequest& o, const StagedKind& kind, const SampleFiles& files,
                                 Communicator& world) {
-  if (o.mode != "full")
-    refuse(
-        "--stage-mode {}: a rank reads samples from all files, so each node must have all of them. Expected full; the "
-        "subcommand stage copies a part of the files",
-        o.mode);
   // Ranks may give different folders, but all must stage, since all take part.
   compare_values(world, {{"--stage", o.target.empty() ? "not given" : "given"}}, "options");
-  SampleFiles staged = files;
-  if (o.target.empty()) return staged;
-  for (const auto& [path, part] : {std::pair{&staged.train, "train"}, std::pair{&staged.validation, "validation"}}) {
-    if (path->empty()) continue;
-    const auto target = (fs::path(o.target) / part).string();
-    stage_part(o, kind, *path, target, StageMode::full, world);
-    *path = target;
+  StagedFiles staged{files.train, files.validation, nullptr};
+  if (o.target.empty()) {
+    if (o.mode != "full") refuse("--stage-mode {} without --stage: name the folder that gets the copies", o.mode);
+    return staged;
   }
+  check_count(o, "--stage-mode", "--stage-count");
+  const auto target = [&](const char* part) { return (fs::path(o.target) / part).string(); };
+  staged.copies = stage_part(o, kind, files.train, target("train"), mode_of(o.mode), world);
+  if (!staged.copies) staged.train = target("train");
+  if (files.validation.empty()) return staged;
+  stage_part(o, kind, files.validation, target("validation"), StageMode::full, world);
+  staged.validation = target("validation");
   return staged;
 }
 

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "apps/common/app.hpp"
 #include "apps/common/sample_files.hpp"
 #include "engine/data/files/file_list.hpp"
+#include "engine/data/stage/file_copies.hpp"
 
 /// Copying data to the nodes' own disks, or to a burst buffer (engine/data/stage/stage.hpp).
 namespace keelson::app {
@@ -27,13 +29,19 @@ struct StageRequest {
   bool verify = false;        ///< compares checksums of copies that are there
 };
 
-/// Declares --stage, --stage-mode and --verify-stage on a subcommand that trains.
+/// Declares --stage, --stage-mode, --stage-count and --verify-stage on a subcommand that trains.
 void declare(StageRequest& o, Subcommand& subcommand);
 
-/// With --stage: copies the training data to the folder train/ of the target, and the validation data to validation/.
-/// The result names the data to open: the copies, or without --stage those of `files`. Rank 0 prints what was copied.
-/// Throws InputError for a mode other than full. Collective.
-SampleFiles stage_training_data(const StageRequest& o, const StagedKind& kind, const SampleFiles& files,
+/// The data to open after staging.
+struct StagedFiles {
+  std::string train, validation;             ///< copies; or the source: without staging, and with `copies`
+  std::shared_ptr<const FileCopies> copies;  ///< of the training data, if the nodes have a part each; else null
+};
+
+/// With --stage: copies the training data to the folder train/ of the target, and the validation data to validation/,
+/// all of them in any mode. Rank 0 prints what was copied. Throws InputError for options that do not go together.
+/// Collective.
+StagedFiles stage_training_data(const StageRequest& o, const StagedKind& kind, const SampleFiles& files,
                                 Communicator& world);
 
 /// Defines the subcommand `stage`, which copies data without training.

@@ -99,14 +99,15 @@ std::string time_table(const RunTimes& t) {
 }
 
 std::string describe(const SampleCounts& c) {
-  const std::int64_t all = c.read.memory + c.read.disk + c.read.files;
+  const std::int64_t all = c.read.memory + c.read.disk + c.read.copies + c.read.files;
   const auto share = [&](std::int64_t n) {
     return 100.0 * static_cast<double>(n) / static_cast<double>(std::max<std::int64_t>(all, 1));
   };
   return fmt::format(
-      "{} were read: {:.1f} % from memory, {:.1f} % from the cache's disk, {:.1f} % from the files of the data; {:.1f} "
-      "% were sent from rank to rank",
-      counted(all, "sample"), share(c.read.memory), share(c.read.disk), share(c.read.files), share(c.sent));
+      "{} were read: {:.1f} % from memory, {:.1f} % from {}, {:.1f} % from the files of the data; {:.1f} % were sent "
+      "from rank to rank",
+      counted(all, "sample"), share(c.read.memory), share(c.read.disk + c.read.copies),
+      c.read.copies > 0 ? "staged copies" : "the cache's disk", share(c.read.files), share(c.sent));
 }
 
 }  // namespace keelson::app

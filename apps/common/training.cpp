@@ -328,6 +328,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   t.exchange = decide(options_.exchange, world);
   choose_precision_and_grid(task, *session.context, world, t);
   const ProcessGrid grid = training_grid(&world, t.replica);
+  check(t.cache);
   check_memory(t.cache, bytes_of_rank(task, grid), world);
   t.config["precision"] = to_string(t.precision);
   if (t.exchange.reproducible)

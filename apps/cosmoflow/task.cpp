@@ -35,12 +35,13 @@ ZScore paper_scaling(const std::vector<UniverseParameter>& parameters) {
 }  // namespace
 
 std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path, Communicator& world,
-                                           std::int64_t skip_broken) {
+                                           std::int64_t skip_broken, std::shared_ptr<const FileCopies> copies) {
   const bool paper = o.net == "paper";
   UniverseOptions u;
   u.size = o.size;
   u.channels = o.channels;
   u.skip_broken = skip_broken;
+  u.copies = std::move(copies);
   const auto normalise = normalisation_name(o);
   u.normalisation = normalise == "log1p"  ? Normalisation::log1p
                     : normalise == "mean" ? Normalisation::mean

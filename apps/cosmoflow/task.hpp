@@ -18,9 +18,10 @@ namespace keelson::cosmoflow {
 /// Opens the files under `path` for the network of `o`, with its sub-cubes, channels, normalisation and targets. The
 /// paper's network gets one channel, redshift 0, and the z-scores of the first three parameters. Their mean and
 /// deviation are those of the uniform prior whose ranges the files record. Throws InputError for data that cannot be
-/// used; up to `skip_broken` files are left out instead. Collective.
+/// used; up to `skip_broken` files are left out instead. `copies`: of the files. Collective.
 std::unique_ptr<UniverseDataset> open_data(const RunOptions& o, const std::string& path, Communicator& world,
-                                           std::int64_t skip_broken = 0);
+                                           std::int64_t skip_broken = 0,
+                                           std::shared_ptr<const FileCopies> copies = nullptr);
 
 /// The ranges of the targets as text, for a checkpoint: "omega_m 0.2 0.4, sigma_8 0.6 1". Empty: the files have no
 /// ranges.

@@ -36,14 +36,17 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   complete(o, run);
   check(o.run);
   const auto files = app::stage_training_data(o.stage, {find_universes}, o.run, launch.world);
-  const auto open = [&](const std::string& path) { return open_data(o.run, path, launch.world, o.run.skip_broken); };
-  const auto data = open(files.train);
-  const auto validation = files.validation.empty() ? nullptr : open(files.validation);
+  const auto open = [&](const std::string& path, const auto& copies) {
+    return open_data(o.run, path, launch.world, o.run.skip_broken, copies);
+  };
+  const auto data = open(files.train, files.copies);
+  const auto validation = files.validation.empty() ? nullptr : open(files.validation, nullptr);
   if (validation) require_ranges(*validation, ranges_of(*data), data->file_of(0));
   if (run.checkpoint()) require_ranges(*data, *run.checkpoint());
   const auto graph = make_network(o.run, *data);
   const auto size = data->fields()[0].shape[1];
   auto t = run.trainer_options(o.run);
+  t.cache.copies = files.copies;
   auto broken = data->broken_files();
   if (validation) broken.insert(broken.end(), validation->broken_files().begin(), validation->broken_files().end());
   const app::LeftOut samples(*data, validation.get(), broken, o.run.skip_broken, t.threads.count, launch.world);

@@ -84,6 +84,10 @@ class Dataset {
   /// As read_sample(), but from the stored form.
   virtual void decode(const SampleRequest& request, const std::byte* stored, void* const* dst) const;
 
+  /// The number of the file that holds a sample, among the files of the data set in the order of their names; -1: not
+  /// known. Tells which rank has a copy of the file on its disk (FileCopies).
+  virtual std::int64_t file_number_of(std::int64_t /*index*/) const { return -1; }
+
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// What reading a sample takes from its file, by the chunks of the first file. No value: the files are not HDF5.
   virtual std::optional<ReadCost> read_cost() const;

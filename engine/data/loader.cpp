@@ -55,6 +55,7 @@ LoaderWaits& LoaderWaits::operator-=(const LoaderWaits& o) {
 SampleCounts& SampleCounts::operator+=(const SampleCounts& other) {
   read.memory += other.read.memory;
   read.disk += other.read.disk;
+  read.copies += other.read.copies;
   read.files += other.read.files;
   received += other.received;
   sent += other.sent;

@@ -397,9 +397,9 @@ void Trainer::wait() {
 SampleCounts Trainer::count_samples() {
   SampleCounts mine = batches_.counts();
   if (evaluator_) mine += evaluator_->counts();
-  std::int64_t n[] = {mine.read.memory, mine.read.disk, mine.read.files, mine.received, mine.sent};
+  std::int64_t n[] = {mine.read.memory, mine.read.disk, mine.read.copies, mine.read.files, mine.received, mine.sent};
   if (communicator_) communicator_->on_host().allreduce(n, std::size(n), Reduction::sum);
-  return {{n[0], n[1], n[2]}, n[3], n[4]};
+  return {{n[0], n[1], n[2], n[3]}, n[4], n[5]};
 }
 
 RunTimes Trainer::gather_times() {

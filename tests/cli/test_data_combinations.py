@@ -15,7 +15,7 @@ import time
 import unittest
 
 import tfrecords
-from programs import Program, UniversesCase, arrays, h5py, needs_h5py, newest, numpy, records
+from programs import MPIEXEC, Program, UniversesCase, arrays, h5py, needs_h5py, newest, numpy, records
 
 COMBINATIONS = int(os.environ.get("KEELSON_COMBINATIONS", "20"))
 ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1", "KEELSON_TUNE": "off"}
@@ -74,18 +74,26 @@ class DataCombinations(UniversesCase):
             self.whole["digest"] = self.digest(out)
         return self.whole["digest"]
 
-    def cache(self, chance):
-        """Options of a random cache, and its name."""
+    def cache(self, chance, staged):
+        """Options of a random cache, and its name. Copies of a part of the files are the disk of the cache."""
         kept = chance.choice([0, 1, 2, 100])
         in_memory, on_disk = ("--cache-memory", kept * SAMPLE_BYTES), ("--cache-disk", 2 * SAMPLE_BYTES)
         words = {"none": [], "memory": in_memory, "disk": [*on_disk, "--cache-folder", self.folder],
                  "both": [*in_memory, *on_disk, "--cache-folder", self.folder]}
-        name = chance.choice(list(words))
+        name = chance.choice(["none", "memory"] if staged in ("shard", "sample") else list(words))
         return name, list(words[name])
 
     def staging(self, chance, form):
-        """Options that copy the data first, or none: the copies of an earlier start are found again."""
-        return chance.choice([[], ["--stage", self.folder / f"copies-{form}"]])
+        """How the data are copied first, and the options for it. Ranks take turns to be on one of two nodes, whose disks are
+        folders; the copies of an earlier start are found again."""
+        mode = chance.choice(["none", "full", "shard", "sample"])
+        options = ["--stage", self.folder / f"copies-{form}-NODE", "--stage-mode", mode]
+        return mode, [] if mode == "none" else options + ["--stage-count", 4] * (mode == "sample")
+
+    def command(self, ranks, arguments):
+        """Each rank gets the name of its own node's folder."""
+        parts = [["-n", "1", PROGRAM.path, *(str(a).replace("NODE", str(r % 2)) for a in arguments)] for r in range(ranks)]
+        return [*MPIEXEC, *itertools.chain(*([":", *part] if r else part for r, part in enumerate(parts)))]
 
     def kill(self, run, number):
         """mpirun and the ranks, or the one process that there is."""
@@ -107,7 +115,7 @@ class DataCombinations(UniversesCase):
     def disturbed(self, arguments, ranks, chance, out):
         """A run that is ended at a random step."""
         with open(self.folder / "output", "w") as output:
-            run = subprocess.Popen(PROGRAM.command(ranks, *arguments), stdout=output, stderr=subprocess.STDOUT, env=ONE_THREAD)
+            run = subprocess.Popen(self.command(ranks, arguments), stdout=output, stderr=subprocess.STDOUT, env=ONE_THREAD)
         step, number = chance.randrange(0, 6), chance.choice([signal.SIGKILL, signal.SIGTERM])
         while run.poll() is None and self.steps_done(out) < step:
             time.sleep(0.005)
@@ -119,17 +127,18 @@ class DataCombinations(UniversesCase):
         for seed in range(COMBINATIONS):
             chance = random.Random(seed)
             form, (first_ranks, ranks) = chance.choice(list(self.forms)), (chance.choice([1, 2, 4]) for _ in range(2))
-            (name, first_cache), (later_name, later_cache) = self.cache(chance), self.cache(chance)
-            first_stage, later_stage = self.staging(chance, form), self.staging(chance, form)
-            staged = [bool(words) for words in (first_stage, later_stage)]
-            seen.update([form, name, later_name, f"{first_ranks} -> {ranks} ranks", *["staged"] * sum(staged)])
-            with self.subTest(seed, form=form, ranks=(first_ranks, ranks), cache=(name, later_name), staged=staged):
+            (staged, first_stage), (later_staged, later_stage) = self.staging(chance, form), self.staging(chance, form)
+            (name, first_cache), (later_name, later_cache) = self.cache(chance, staged), self.cache(chance, later_staged)
+            seen.update([form, name, later_name, f"{first_ranks} -> {ranks} ranks", f"staged: {staged}", f"staged: {later_staged}"])
+            with self.subTest(seed, form=form, ranks=(first_ranks, ranks), cache=(name, later_name), staged=(staged, later_staged)):
                 out = self.folder / "out"
                 shutil.rmtree(out, ignore_errors=True)
                 self.disturbed([*self.arguments(form, out), *first_cache, *first_stage], first_ranks, chance, out)
                 begun = list(out.glob("checkpoints/step-*.h5"))
                 again = ["train", "--resume", out] if begun else [*self.arguments(form, out), "--overwrite"]
-                self.succeed(*again, *later_cache, *later_stage, ranks=ranks, env=ONE_THREAD)
+                done = subprocess.run(self.command(ranks, [*again, *later_cache, *later_stage]), text=True, env=ONE_THREAD,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
                 self.assertEqual(self.digest(out), want, (self.folder / "output").read_text())
         print(dict(sorted(seen.items())))
 

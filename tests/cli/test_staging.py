@@ -18,6 +18,15 @@ def contents(folder):
     return {p.relative_to(folder): p.read_bytes() for p in pathlib.Path(folder).rglob("*.h5")}
 
 
+def train_on_nodes(case, *options):
+    """Trains on two ranks that stage to folders of their own, as on two nodes. Returns what the run printed."""
+    train = [case.program.path, "train", *map(str, options), "--stage"]
+    done = subprocess.run([*MPIEXEC, "-n", "1", *train, case.folder / "a", ":", "-n", "1", *train, case.folder / "b"],
+                          env=ONE_THREAD, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
+    case.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    return done.stdout
+
+
 class Universes(UniversesCase):
     universes = (6, 2, 0)
 
@@ -54,14 +63,31 @@ class Universes(UniversesCase):
     @needs_h5py
     def test_ranks_with_folders_of_their_own(self):
         """As on two nodes."""
-        train = [self.program.path, "train", "--data", self.data, "--out", self.out, *map(str, self.options), "--stage"]
-        done = subprocess.run([*MPIEXEC, "-n", "1", *train, self.folder / "a", ":", "-n", "1", *train, self.folder / "b"],
-                              env=ONE_THREAD, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=120)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        self.assertRegex(done.stdout, r"a/train: 6 files on 2 folders; 6 read .*, 6 exchanged")
+        said = train_on_nodes(self, "--data", self.data, "--out", self.out, *self.options)
+        self.assertRegex(said, r"a/train: 6 files on 2 folders; 6 read .*, 6 exchanged")
         for folder in ("a", "b"):
             self.assertEqual(contents(self.folder / folder), contents(self.data))
         self.assert_same_as_whole(self.out)
+
+    @needs_h5py
+    def test_nodes_with_a_part_each(self):
+        """Each of the 6 training samples is read from a copy, by a rank whose node has one, unless no node has one. The 2
+        samples of the validation are on both nodes."""
+        whole = self.folder / "in-order"
+        order = ("--reproducible", "--dropout", 0)
+        self.succeed("train", "--data", self.data, "--out", whole, *self.options, *order, ranks=2, env=ONE_THREAD)
+        for mode, copies, shares in ((("shard",), 3, ("75.0", "25.0")), (("sample", "--stage-count", 4), 4, ("75.0", "25.0")),
+                                     (("sample", "--stage-count", 2), 2, ("50.0", "50.0"))):
+            with self.subTest(mode):
+                out = self.folder / "-".join(map(str, mode))
+                said = train_on_nodes(self, "--data", self.data, *self.options, *order, "--out", out, "--stage-mode", *mode)
+                self.assertRegex(said, "8 samples were read: 0.0 % from memory, {} % from staged copies, {} % from the files".format(*shares))
+                found = [{p.name for p in (self.folder / node / "train").glob("*.h5")} for node in "ab"]
+                self.assertEqual([len(names) for names in found], [copies, copies])
+                self.assertEqual(len(contents(self.folder / "a/validation")), 2)
+                expected, found = arrays(newest(whole)), arrays(newest(out))
+                for name, value in expected.items():
+                    numpy.testing.assert_array_equal(found[name], value, name)
 
     def test_the_subcommand(self):
         copies = self.folder / "copies"
@@ -84,8 +110,14 @@ class Universes(UniversesCase):
         self.refused("stage", "--data", self.data, *out, "--count", 3, says="leave it out")
         self.refused("stage", "--data", self.data, "--out", self.data, says="from which files are copied")
         self.refused("stage", "--data", self.folder / "none", *out, says="none: does not exist")
-        self.refused("train", "--data", self.data, "--out", self.out, "--stage", self.folder / "copies", "--stage-mode", "shard",
-                     says="each node must have all of them. Expected full")
+        train = ("train", "--data", self.data, "--out", self.out)
+        self.refused(*train, "--stage-mode", "shard", says="--stage-mode shard without --stage")
+        staged = (*train, "--stage", self.folder / "copies")
+        self.refused(*staged, "--stage-mode", "sample", says="--stage-mode sample: give --stage-count")
+        self.refused(*staged, "--stage-count", 3, says="--stage-count is the number of files of --stage-mode sample")
+        self.refused(*staged, "--stage-mode", "sample", "--stage-count", 7, says="train: holds 6 files, but 7 files per node")
+        self.refused(*staged, "--stage-mode", "sample", "--stage-count", 3, "--cache-disk", "1M", "--cache-folder", self.folder,
+                     says="--cache-disk with --stage-mode: the copies are on the nodes' disks already")
 
     def test_a_full_disk(self):
         """A limit on the size of files stands for the end of the disk."""
@@ -133,6 +165,15 @@ class Snapshots(programs.Case):
             self.assertIn(f"statistics: {data}/stats.h5" if name == "whole" else f"statistics: {local}/train/stats.h5", said)
             losses[name] = [r["loss"] for r in records(out, "step")]
         self.assertEqual(losses["staged"], losses["whole"])
+        losses.clear()
+        same = ("--data", data, *network, "--global-batch", 2, "--reproducible", "--cache-memory", "1M")
+        self.succeed("train", *same, "--out", self.folder / "one", env=ONE_THREAD, ranks=1)
+        said = train_on_nodes(self, *same, "--out", self.folder / "parts", "--stage-mode", "shard")
+        self.assertRegex(said, "statistics: .*/stats.h5")
+        self.assertRegex(said, "4 samples were read: 0.0 % from memory, 75.0 % from staged copies")
+        for out in ("one", "parts"):
+            losses[out] = [r["loss"] for r in records(self.folder / out, "step")]
+        self.assertEqual(losses["one"], losses["parts"])
         copies = self.folder / "copies"
         self.succeed("stage", "--data", data, "--out", copies, ranks=2)
         said = self.succeed("train", "--data", copies, "--out", self.out, "--max-steps", 1, *network)

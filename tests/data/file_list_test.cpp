@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <memory>
 
 #include "engine/base/error.hpp"
 #include "engine/data/files/find_files.hpp"
@@ -52,6 +53,30 @@ TEST(FileList, HasWhatFindingFinds) {
   std::filesystem::rename(other / "a.h5", other / "c.h5");
   EXPECT_NE(FileList(folder.path(), nullptr, find_hdf5_files).digest(),
             FileList(other.path(), nullptr, find_hdf5_files).digest());
+}
+
+/// Of a part of the files, there are copies in another folder.
+TEST(FileList, NamesCopies) {
+  const testing::TemporaryFolder folder;
+  std::filesystem::create_directories(folder / "b");
+  for (const char* name : {"a.h5", "b/x.h5", "b/y.h5", "c.h5"}) testing::write_file(folder / name, "bytes");
+  const FileList source(folder.path(), nullptr, find_hdf5_files);
+  FileCopies copies{"/local", StagePlan(4, StageMode::shard, 0, 3, 2), 1, source.digest()};
+  const FileList list(folder.path(), nullptr, find_hdf5_files, std::make_shared<const FileCopies>(copies));
+  int copied = 0;
+  for (std::int64_t i = 0; i < list.size(); ++i) {
+    const bool here = copies.plan.owner(i) == 1;
+    copied += here ? 1 : 0;
+    EXPECT_EQ(list.is_copied(i), here);
+    EXPECT_EQ(list.path(i), here ? "/local/" + list.name(i) : source.path(i));
+    EXPECT_EQ(list.folder_of(i), here ? "/local" : folder.path());
+  }
+  EXPECT_EQ(copied, 2);
+  EXPECT_EQ(list.digest(), source.digest());
+  copies.digest = 1;
+  const auto said = testing::message_of<InputError>(
+      [&] { FileList(folder.path(), nullptr, find_hdf5_files, std::make_shared<const FileCopies>(copies)); });
+  EXPECT_NE(said.find("holds other files than when they were copied to /local"), std::string::npos) << said;
 }
 
 TEST(FileList, KeepsNoNameInTheRanksOwnMemory) {

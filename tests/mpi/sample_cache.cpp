@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
+#include <memory>
 #include <optional>
+#include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +16,7 @@
 #include "engine/data/cache/batch_shares.hpp"
 #include "engine/data/epoch_order.hpp"
 #include "engine/data/loader.hpp"
+#include "engine/data/stage/file_copies.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -30,14 +35,21 @@ class Numbers final : public Dataset {
   const std::vector<Field>& fields() const override { return fields_; }
   void read(std::int64_t index, void* const* dst) const override {
     if (index == bad) refuse("sample {} is bad", index);
+    if (copies && all_are_copied) {
+      EXPECT_TRUE(copies->has(file_number_of(index))) << index;
+    }
     for (std::int64_t i = 0; i < values; ++i) static_cast<float*>(dst[0])[i] = value(index, i);
     static_cast<float*>(dst[1])[0] = static_cast<float>(index);
     ++reads;
   }
   std::string describe() const override { return "numbers"; }
+  std::int64_t file_number_of(std::int64_t index) const override { return index / per_file; }
   static float value(std::int64_t index, std::int64_t i) { return static_cast<float>(1000 * index + i); }
 
+  static constexpr std::int64_t per_file = 3;
   std::int64_t bad = -1;
+  std::shared_ptr<const FileCopies> copies;
+  bool all_are_copied = false;
   mutable std::atomic<std::int64_t> reads = 0;
 
  private:
@@ -186,6 +198,97 @@ TEST_F(SampleCacheTest, KeepsWhatTheRankComputes) {
   const CacheOptions left = loader.cache_left();
   EXPECT_LE(left.memory, 4 * (bytes + 1));
   EXPECT_EQ(sum((4 * (bytes + 1) - left.memory) / (bytes + 1) + (2 * bytes + 1 - left.disk) / bytes), kept);
+}
+
+/// Two ranks are on each node, and each node has copies of a part of the files.
+class CopiedSamplesTest : public SampleCacheTest {
+ protected:
+  static constexpr std::int64_t samples = 47, files = 16, batch = 2;
+  struct Copies {
+    StageMode mode;
+    std::int64_t memory;  ///< samples that a rank can keep
+    bool keep_places;
+  };
+
+  static int place_of(int rank) { return rank / 2; }
+  StagePlan plan(const Copies& c) const { return {files, c.mode, 5, 7, (size() + 1) / 2}; }
+  Loader& make_with_copies(Numbers& data, const Copies& c) {
+    loader_.reset();
+    peers_ = world().split(0, rank());
+    data.copies = std::make_shared<const FileCopies>(FileCopies{"", plan(c), place_of(rank()), 0});
+    data.all_are_copied = c.mode == StageMode::shard;
+    LoaderOptions o{.batch = batch, .rank = rank(), .ranks = size(), .seed = seed};
+    o.cache = {.memory = c.memory * (data.stored_bytes() + 1), .copies = data.copies};
+    o.peers = peers_.get();
+    o.keep_places = c.keep_places;
+    return loader_.emplace(data, o);
+  }
+  /// Runs an epoch, whose steps must have the samples of the epoch's order.
+  void check_samples(Loader& loader, std::int64_t epoch, bool keep_places) const {
+    const EpochOrder order(samples, seed, epoch);
+    loader.start_epoch(epoch);
+    for (std::int64_t begin = 0; const Batch* b = loader.next(); begin += batch * size()) {
+      std::string mine;
+      for (std::int64_t i = 0; i < b->count; ++i) {
+        if (keep_places) {
+          EXPECT_EQ(b->indices[i], order[begin + rank() * batch + i]);
+        }
+        EXPECT_EQ(static_cast<const float*>(b->fields[0])[i * values + 1], Numbers::value(b->indices[i], 1));
+        mine += std::to_string(b->indices[i]) + ' ';
+      }
+      std::multiset<std::int64_t> seen, want;
+      for (const std::string& of_rank : world().allgather(mine)) {
+        std::istringstream numbers(of_rank);
+        for (std::int64_t n; numbers >> n;) seen.insert(n);
+      }
+      for (std::int64_t i = begin; i < std::min(begin + batch * size(), samples); ++i) want.insert(order[i]);
+      EXPECT_EQ(seen, want);
+    }
+  }
+  /// The samples of an epoch that the ranks of their place have no room for.
+  std::int64_t excess(const StagePlan& plan, std::int64_t epoch) const {
+    const EpochOrder order(samples, seed, epoch);
+    std::int64_t all = 0;
+    for (std::int64_t begin = 0; begin < samples; begin += batch * size()) {
+      const GlobalBatch global{std::min(samples - begin, batch * size()), batch};
+      std::map<int, std::int64_t> over;
+      for (int r = 0; r < size(); ++r) over[place_of(r)] -= global.count_of(r);
+      for (std::int64_t i = begin; i < begin + global.count; ++i) ++over[plan.owner(order[i] / Numbers::per_file)];
+      for (const auto& [place, n] : over) all += std::max<std::int64_t>(n, 0);
+    }
+    return all;
+  }
+};
+
+TEST_F(CopiedSamplesTest, AreReadWhereTheyAre) {
+  if (size() == 1) return;
+  for (const Copies& c :
+       {Copies{StageMode::shard, 0, false}, Copies{StageMode::shard, 0, true}, Copies{StageMode::shard, 3, false},
+        Copies{StageMode::shard, 100, true}, Copies{StageMode::sample, 0, false}, Copies{StageMode::sample, 3, true},
+        Copies{StageMode::sample, 100, false}}) {
+    Numbers data(samples);
+    Loader& loader = make_with_copies(data, c);
+    std::int64_t without_copy = 0;
+    for (std::int64_t i = 0; i < samples; ++i) without_copy += plan(c).owner(i / Numbers::per_file) < 0;
+    for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+      const SampleCounts before = loader.counts();
+      check_samples(loader, epoch, c.keep_places);
+      const SampleCounts after = loader.counts();
+      const auto of_tier = [&](std::int64_t SampleCache::Counts::* tier) {
+        return sum(after.read.*tier - before.read.*tier);
+      };
+      const std::int64_t from_memory = of_tier(&SampleCache::Counts::memory);
+      const std::int64_t kept = epoch > 0 ? c.memory * size() : 0;
+      EXPECT_EQ(of_tier(&SampleCache::Counts::files), std::max<std::int64_t>(without_copy - kept, 0));
+      EXPECT_EQ(of_tier(&SampleCache::Counts::copies) + of_tier(&SampleCache::Counts::files) + from_memory, samples);
+      EXPECT_EQ(from_memory > 0, kept > 0) << epoch;
+      const std::int64_t sent = sum(after.sent - before.sent);
+      EXPECT_EQ(sum(after.received - before.received), sent);
+      if (c.mode == StageMode::shard && !c.keep_places) {
+        EXPECT_EQ(sent, excess(plan(c), epoch));
+      }
+    }
+  }
 }
 
 /// Also samples that were on the way when an epoch is left.

@@ -127,6 +127,21 @@ class StagingTest : public MpiTest {
   StageOptions options_;
 };
 
+TEST_F(StagingTest, SaysWhichCopiesAreWhere) {
+  EXPECT_EQ(stage().copies, nullptr) << "all are here";
+  for (const auto& [mode, count] : {std::pair{StageMode::shard, 0}, {StageMode::sample, 3}}) {
+    const auto copies = stage(mode, count).copies;
+    const auto here = staged();
+    EXPECT_EQ(copies == nullptr, std::ssize(here) == source_files);
+    if (!copies) continue;
+    const FileList list(options_.source, &world(), find_data, copies);
+    for (std::int64_t i = 0; i < list.size(); ++i) {
+      EXPECT_EQ(list.is_copied(i), fs::exists(options_.target + "/" + list.name(i)));
+      EXPECT_TRUE(fs::exists(list.path(i))) << list.path(i);
+    }
+  }
+}
+
 TEST_F(StagingTest, SamplesEachFileAtMostOnce) {
   constexpr std::int64_t count = 20;
   options_.seed = 4;

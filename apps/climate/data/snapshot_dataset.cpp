@@ -58,7 +58,7 @@ struct SnapshotDataset::Impl {
 
 /// Opens a file and checks that it fits the first one.
 SnapshotFile SnapshotDataset::Impl::open(std::int64_t which) const {
-  SnapshotFile file(files->path(which), files->folder());
+  SnapshotFile file(files->path(which), files->folder_of(which));
   if (!(file.layout() == layout)) {
     const auto text = [](const SnapshotLayout& l) {
       return fmt::format("{} with the channels {}", to_string(l), names_of(l.channels));
@@ -79,7 +79,7 @@ SnapshotFile SnapshotDataset::Impl::open(std::int64_t which) const {
 }
 
 void SnapshotDataset::Impl::open_first(std::int64_t which) {
-  const SnapshotFile file(files->path(which), files->folder());
+  const SnapshotFile file(files->path(which), files->folder_of(which));
   layout = file.layout();
   first = file.data();
   require_multiple(layout, options.multiple, file.path());
@@ -129,7 +129,7 @@ void SnapshotDataset::Impl::choose_channels(const std::string& file) {
 }
 
 SnapshotDataset::SnapshotDataset(const std::string& path, const SnapshotOptions& options, Communicator* world)
-    : impl_(new Impl{path, options, std::make_shared<const FileList>(path, world, find_snapshots)}) {
+    : impl_(new Impl{path, options, std::make_shared<const FileList>(path, world, find_snapshots, options.copies)}) {
   KEELSON_EXPECT(options.multiple > 0);
   impl_->open_all(world);
   const auto& l = impl_->layout;
@@ -253,6 +253,7 @@ const SnapshotLayout& SnapshotDataset::layout() const { return impl_->layout; }
 const std::vector<int>& SnapshotDataset::channels() const { return impl_->channels; }
 const ChannelRanges& SnapshotDataset::ranges() const { return impl_->ranges; }
 const std::vector<std::string>& SnapshotDataset::broken_files() const { return impl_->broken; }
+std::int64_t SnapshotDataset::file_number_of(std::int64_t index) const { return impl_->samples->locate(index).file; }
 std::string SnapshotDataset::file_of(std::int64_t index) const {
   return impl_->files->path(impl_->samples->locate(index).file);
 }

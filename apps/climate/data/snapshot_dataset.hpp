@@ -9,6 +9,7 @@
 #include "apps/climate/data/snapshot_file.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/data/dataset.hpp"
+#include "engine/data/stage/file_copies.hpp"
 
 namespace keelson::climate {
 
@@ -19,6 +20,7 @@ struct SnapshotOptions {
   std::int64_t multiple = 1;  ///< the network needs rows and columns that are multiples of this
   /// Files that may be left out because they cannot be opened, or do not fit the others.
   std::int64_t skip_broken = 0;
+  std::shared_ptr<const FileCopies> copies = nullptr;  ///< of the files, near this rank; null: none
 };
 
 /// The files of snapshots that a path names, as find_files(), without files named stats.h5.
@@ -69,6 +71,7 @@ class SnapshotDataset final : public Dataset {
   const ChannelRanges& ranges() const;
   /// Why files were left out, one text for each.
   const std::vector<std::string>& broken_files() const;
+  std::int64_t file_number_of(std::int64_t index) const override;
   /// The file of a sample, as a path.
   std::string file_of(std::int64_t index) const;
   /// The name of a sample below the folder, the same on all ranks: that of its file, "b/data-0000001.h5"; or of an HDF5

@@ -16,7 +16,7 @@ namespace keelson::cosmoflow::detail {
 void UniverseFiles::read_first(std::int64_t file) {
   ++opened_;
   const auto name = path(file);
-  first_ = open_universe_file(name, list_.folder())->content();
+  first_ = open_universe_file(name, list_.folder_of(file))->content();
   const RawFile raw(name);
   first_bytes_ = raw.size();
   const auto offset = volume_offset(first_), length = volume_bytes(first_.samples);
@@ -129,7 +129,7 @@ UniverseFiles::Checked UniverseFiles::check(std::int64_t file) const {
   const RawFile raw(name);
   checked.facts.bytes = raw.size();
   if (!looks_like_first(raw, checked.facts.bytes, checked)) {
-    const auto opened = open_universe_file(name, list_.folder());
+    const auto opened = open_universe_file(name, list_.folder_of(file));
     const auto& content = opened->content();
     require_same(first_, content);
     checked.targets = opened->targets();

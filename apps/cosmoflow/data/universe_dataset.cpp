@@ -138,8 +138,9 @@ UniverseDataset::Impl::Impl(std::string path_, std::shared_ptr<const detail::Uni
 }
 
 UniverseDataset::UniverseDataset(const std::string& path, const UniverseOptions& options, Communicator* communicator)
-    : impl_(new Impl(path, std::make_shared<const detail::UniverseFiles>(path, options.skip_broken, communicator),
-                     options)) {}
+    : impl_(new Impl(
+          path, std::make_shared<const detail::UniverseFiles>(path, options.skip_broken, options.copies, communicator),
+          options)) {}
 
 UniverseDataset::UniverseDataset(const UniverseDataset& opened, const UniverseOptions& options)
     : impl_(new Impl(opened.impl_->path, opened.impl_->files, options)) {}
@@ -467,6 +468,8 @@ std::uint64_t UniverseDataset::digest() const {
 }
 
 const std::vector<UniverseParameter>& UniverseDataset::parameters() const { return impl_->parameters; }
+
+std::int64_t UniverseDataset::file_number_of(std::int64_t index) const { return impl_->locate(index).file; }
 
 std::string UniverseDataset::file_of(std::int64_t index) const { return impl_->files->path(impl_->locate(index).file); }
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/communicator.hpp"
 #include "engine/data/dataset.hpp"
+#include "engine/data/stage/file_copies.hpp"
 
 namespace keelson::cosmoflow {
 
@@ -28,6 +29,7 @@ struct UniverseOptions {
   std::vector<float> target_mean, target_std;
   /// Files that may be left out because they cannot be opened, or do not fit the others.
   std::int64_t skip_broken = 0;
+  std::shared_ptr<const FileCopies> copies = nullptr;  ///< of the files, near this rank; null: none
 };
 
 /// A quantity that the files name as a target: the stored value -1 stands for `minimum`, +1 for `maximum`.
@@ -83,6 +85,7 @@ class UniverseDataset final : public Dataset {
   std::uint64_t digest() const override;
 
   const std::vector<UniverseParameter>& parameters() const;  ///< parameters of the chosen targets
+  std::int64_t file_number_of(std::int64_t index) const override;
   std::string file_of(std::int64_t index) const;
   const std::vector<std::string>& broken_files() const;  ///< why files were left out, one text for each
   std::int64_t stored_size() const;                      ///< edge of the volumes in the files

@@ -20,8 +20,9 @@ std::vector<std::string> find_universes(const std::string& path) {
 
 namespace keelson::cosmoflow::detail {
 
-UniverseFiles::UniverseFiles(const std::string& path, std::int64_t skip_broken, Communicator* communicator)
-    : list_(path, communicator, find_universes),
+UniverseFiles::UniverseFiles(const std::string& path, std::int64_t skip_broken,
+                             std::shared_ptr<const FileCopies> copies, Communicator* communicator)
+    : list_(path, communicator, find_universes, std::move(copies)),
       skip_broken_(skip_broken),
       facts_(communicator),
       targets_(communicator) {
@@ -105,7 +106,7 @@ std::shared_ptr<const OpenUniverse> UniverseFiles::open_anew(std::int64_t file) 
     opened->raw.emplace(std::move(raw));
     return opened;
   }
-  auto file_of_universes = open_universe_file(name, list_.folder());
+  auto file_of_universes = open_universe_file(name, list_.folder_of(file));
   const auto& content = file_of_universes->content();
   require_same(first_, content);
   require(content.samples == samples, "another number of samples");

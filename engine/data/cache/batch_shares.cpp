@@ -1,6 +1,7 @@
 #include "engine/data/cache/batch_shares.hpp"
 
 #include <algorithm>
+#include <span>
 
 namespace keelson {
 
@@ -11,23 +12,36 @@ std::vector<std::vector<BatchSample>> deal_samples(const GlobalBatch& global, co
                                                    const std::function<std::int64_t(std::int64_t)>& sample_at) {
   std::vector<std::vector<BatchSample>> shares(static_cast<std::size_t>(kept.ranks));
   const auto has_room = [&](int rank) {
-    return std::ssize(shares[static_cast<std::size_t>(rank)]) < global.count_of(rank);
+    return rank >= 0 && std::ssize(shares[static_cast<std::size_t>(rank)]) < global.count_of(rank);
+  };
+  const auto give = [&](int rank, BatchSample s) {
+    if (kept.copies && kept.copies->has(rank, s.sample)) s.holder = rank;
+    shares[static_cast<std::size_t>(rank)].push_back(s);
   };
   std::vector<BatchSample> rest;
   for (std::int64_t place = 0; place < global.count; ++place) {
     const std::int64_t sample = sample_at(place);
     const BatchSample s{place, sample, kept.holder(sample)};
     if (keep_places)
-      shares[static_cast<std::size_t>(place / global.batch)].push_back(s);
-    else if (s.holder >= 0 && has_room(s.holder))
-      shares[static_cast<std::size_t>(s.holder)].push_back(s);
+      give(static_cast<int>(place / global.batch), s);
+    else if (has_room(s.holder))
+      give(s.holder, s);
     else
       rest.push_back(s);
   }
-  int rank = 0;
+  std::vector<BatchSample> far;
   for (const BatchSample& s : rest) {
+    const auto near = kept.copies ? kept.copies->near(s.sample) : std::span<const int>();
+    const auto rank = std::ranges::find_if(near, has_room);
+    if (rank == near.end())
+      far.push_back(s);
+    else
+      give(*rank, s);
+  }
+  int rank = 0;
+  for (const BatchSample& s : far) {
     while (!has_room(rank)) ++rank;
-    shares[static_cast<std::size_t>(rank)].push_back(s);
+    give(rank, s);
   }
   for (auto& share : shares) std::ranges::sort(share, {}, &BatchSample::place);
   return shares;

@@ -12,7 +12,9 @@ namespace keelson {
 struct BatchSample {
   std::int64_t place = 0;   ///< in the global batch, from 0
   std::int64_t sample = 0;  ///< index in the data set
-  int holder = -1;  ///< rank that keeps the sample (CachedSamples); -1: the rank that computes it reads the files
+  /// The rank that reads the sample, from its cache, a copy or the files; -1: the rank that computes it, from the
+  /// files.
+  int holder = -1;
   friend bool operator==(const BatchSample&, const BatchSample&) = default;
 };
 
@@ -27,8 +29,9 @@ struct GlobalBatch {
 
 /// Deals the samples of a global batch to the ranks, each rank as many as GlobalBatch says. A rank gets samples that it
 /// keeps, up to its number; then the samples that are left go to the ranks that have room, in the order of their
-/// places. So as few samples as possible must be sent from rank to rank: of a random batch of b samples per rank a part
-/// of e^-b b^b / b! if all samples are kept. The samples of a rank are in the order of their places.
+/// places, and of these to ranks with a copy (CachedSamples::copies) first. So as few samples as possible must be sent
+/// from rank to rank: of a random batch of b samples per rank a part of e^-b b^b / b! if all samples are kept. The
+/// samples of a rank are in the order of their places.
 ///
 /// `keep_places`: rank r gets the r-th part of the places in any case, as without a cache, and more samples are sent.
 ///

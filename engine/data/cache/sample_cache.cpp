@@ -33,6 +33,7 @@ std::int64_t CachedSamples::share_of(int rank) const {
 }
 
 int CachedSamples::holder(std::int64_t sample) const {
+  if (copies) return copies->holder(sample);
   const Place place = place_of(sample);
   return place.slot < memory + disk ? place.rank : -1;
 }
@@ -50,13 +51,29 @@ SampleCache::SampleCache(const Dataset& data, const CacheOptions& options, const
       bytes_(std::max<std::int64_t>(data.stored_bytes(), 1)),
       samples_(shares),
       rank_(rank) {
+  if (options.copies && ranks) {
+    KEELSON_EXPECT(options.disk == 0);
+    const std::int64_t room = options.memory / (bytes_ + 1);
+    samples_.copies = std::make_shared<const CopiedSamples>(data, options.copies, room, *ranks);
+    samples_.memory = slots_ = samples_.copies->kept();
+  } else {
+    share_room(ranks);
+  }
+  take_room(ranks);
+}
+
+/// Decides how many samples the rank keeps.
+void SampleCache::share_room(Communicator* ranks) {
   std::int64_t most = 0;
-  for (int r = 0; r < shares.ranks; ++r) most = std::max(most, shares.share_of(r));
-  std::int64_t room[2] = {std::min(options.memory / (bytes_ + 1), most), std::min(options.disk / bytes_, most)};
+  for (int r = 0; r < samples_.ranks; ++r) most = std::max(most, samples_.share_of(r));
+  std::int64_t room[2] = {std::min(options_.memory / (bytes_ + 1), most), std::min(options_.disk / bytes_, most)};
   if (ranks) ranks->allreduce(room, 2, Reduction::min);
   samples_.memory = room[0];
   samples_.disk = std::min(room[1], most - room[0]);
-  slots_ = std::min(samples_.share_of(rank), samples_.memory + samples_.disk);
+  slots_ = std::min(samples_.share_of(rank_), samples_.memory + samples_.disk);
+}
+
+void SampleCache::take_room(Communicator* ranks) {
   try {
     on_each_rank(ranks, [&] {
       try {
@@ -128,15 +145,22 @@ CacheOptions SampleCache::left() const {
 }
 
 std::int64_t SampleCache::slot_of(std::int64_t sample) const {
+  if (samples_.copies) return samples_.copies->slot_of(sample);
   const auto [rank, slot] = samples_.place_of(sample);
   return rank == rank_ && slot < slots_ ? slot : -1;
+}
+
+/// From a copy on this rank's disk, if there is one.
+void SampleCache::read_files(std::int64_t sample, std::byte* to) {
+  const bool is_copied = options_.copies && options_.copies->has(data_.file_number_of(sample));
+  ++(is_copied ? from_copies_ : from_files_);
+  data_.read_stored(sample, to);
 }
 
 const std::byte* SampleCache::read(std::int64_t sample, std::byte* scratch) {
   const std::int64_t slot = slot_of(sample);
   if (slot < 0) {
-    ++from_files_;
-    data_.read_stored(sample, scratch);
+    read_files(sample, scratch);
     return scratch;
   }
   const bool is_in_memory = slot < samples_.memory;
@@ -147,12 +171,11 @@ const std::byte* SampleCache::read(std::int64_t sample, std::byte* scratch) {
     read_disk(slot, scratch);
     return scratch;
   }
-  ++from_files_;
   State expected = State::empty;
   const bool fills = state.compare_exchange_strong(expected, State::filling);  // else another thread does so now
   std::byte* const to = fills && is_in_memory ? memory_of(slot) : scratch;
   try {
-    data_.read_stored(sample, to);
+    read_files(sample, to);
     if (fills && !is_in_memory) write_disk(slot, to);
   } catch (...) {
     if (fills) state.store(State::empty, std::memory_order_release);
@@ -171,6 +194,6 @@ const std::byte* SampleCache::find(std::int64_t sample) {
   return memory_of(slot);
 }
 
-SampleCache::Counts SampleCache::counts() const { return {from_memory_, from_disk_, from_files_}; }
+SampleCache::Counts SampleCache::counts() const { return {from_memory_, from_disk_, from_copies_, from_files_}; }
 
 }  // namespace keelson

@@ -8,7 +8,9 @@
 #include <string>
 
 #include "engine/base/communicator.hpp"
+#include "engine/data/cache/copied_samples.hpp"
 #include "engine/data/dataset.hpp"
+#include "engine/data/stage/file_copies.hpp"
 
 namespace keelson {
 
@@ -17,8 +19,10 @@ struct CacheOptions {
   std::int64_t memory = 0;  ///< bytes of memory; 0: none
   std::int64_t disk = 0;    ///< bytes in `folder`; 0: none
   std::string folder = {};  ///< on a disk of the node
+  /// Copies of a part of the files, near this rank; then `disk` is 0. Null: none.
+  std::shared_ptr<const FileCopies> copies = nullptr;
 
-  bool enabled() const { return memory > 0 || disk > 0; }  ///< whether there is any room
+  bool enabled() const { return memory > 0 || disk > 0 || copies; }  ///< whether any sample may be near
 };
 
 /// Which rank keeps which samples. A rank has a share of the data set, and keeps the first samples of the share: always
@@ -34,6 +38,9 @@ struct CachedSamples {
   std::int64_t batch = 0;
 
   std::int64_t begin(int rank) const { return rank * samples / ranks; }  ///< first sample of a block
+  /// Decides which rank holds which samples, instead of blocks and batches; null: there are no copies of the files.
+  std::shared_ptr<const CopiedSamples> copies = nullptr;
+
   /// A sample's place in the shares.
   struct Place {
     int rank = 0;           ///< that has the sample in its share
@@ -42,9 +49,9 @@ struct CachedSamples {
   /// The place of sample 0 ... samples - 1.
   Place place_of(std::int64_t sample) const;
   std::int64_t share_of(int rank) const;  ///< number of samples in the rank's share
-  /// The rank that keeps the sample; -1: no rank does.
+  /// The rank that keeps the sample, or has a copy; -1: no rank does.
   int holder(std::int64_t sample) const;
-  std::int64_t kept() const;  ///< samples that all ranks together keep
+  std::int64_t kept() const;  ///< samples that all ranks together keep, without `copies`
 };
 
 /// Samples of a data set in their stored form (Dataset::read_stored), some of which this rank keeps in memory or on a
@@ -77,6 +84,7 @@ class SampleCache {
   struct Counts {
     std::int64_t memory = 0;  ///< in memory
     std::int64_t disk = 0;    ///< on the cache's disk
+    std::int64_t copies = 0;  ///< in copies of the files (CacheOptions::copies)
     std::int64_t files = 0;   ///< in the files of the data set alone
   };
   Counts counts() const;  ///< since the cache was made
@@ -87,9 +95,12 @@ class SampleCache {
   std::int64_t slot_of(std::int64_t sample) const;
   std::int64_t in_memory() const { return std::min(slots_, samples_.memory); }  ///< slots
   std::byte* memory_of(std::int64_t slot) { return memory_.get() + slot * (bytes_ + 1); }
+  void read_files(std::int64_t sample, std::byte* to);
   void read_disk(std::int64_t slot, std::byte* to);
   void write_disk(std::int64_t slot, const std::byte* from);
   void open_disk();
+  void share_room(Communicator* ranks);
+  void take_room(Communicator* ranks);
 
   const Dataset& data_;
   const CacheOptions options_;
@@ -100,7 +111,7 @@ class SampleCache {
   std::unique_ptr<std::byte[]> memory_;
   std::unique_ptr<std::atomic<State>[]> states_;  ///< per slot
   int descriptor_ = -1;
-  std::atomic<std::int64_t> from_memory_ = 0, from_disk_ = 0, from_files_ = 0;
+  std::atomic<std::int64_t> from_memory_ = 0, from_disk_ = 0, from_copies_ = 0, from_files_ = 0;
 };
 
 }  // namespace keelson

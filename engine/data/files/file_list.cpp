@@ -23,7 +23,9 @@ std::string prefix_of(const std::string& path) {
 
 }  // namespace
 
-FileList::FileList(const std::string& path, Communicator* communicator, const Find& find) : table_(communicator) {
+FileList::FileList(const std::string& path, Communicator* communicator, const Find& find,
+                   std::shared_ptr<const FileCopies> copies)
+    : copies_(std::move(copies)), table_(communicator) {
   std::vector<std::int64_t> ends;
   std::string names;
   on_first_rank(communicator, [&] {
@@ -45,7 +47,16 @@ FileList::FileList(const std::string& path, Communicator* communicator, const Fi
   table_.append(ends.data(), static_cast<std::size_t>(counts[0]) * sizeof(std::int64_t), 0);
   table_.append(names.data(), static_cast<std::size_t>(counts[1]), 0);
   table_.finish();
+  if (copies_ && copies_->digest != digest())
+    refuse("{}: holds other files than when they were copied to {}. Expected the same; leave the files alone", path,
+           copies_->folder);
 }
+
+std::string FileList::path(std::int64_t i) const {
+  return is_copied(i) ? copies_->folder + '/' + name(i) : prefix_ + name(i);
+}
+
+std::string FileList::folder_of(std::int64_t i) const { return is_copied(i) ? copies_->folder : folder(); }
 
 std::string FileList::folder() const {
   const auto last = prefix_.find_last_not_of('/');

@@ -106,6 +106,9 @@ StageResult stage_files(const StageOptions& options, Communicator* world) {
   result.places = places.places;
   result.files = plan.kept();
   for (std::int64_t i = 0; i < source.size(); ++i) result.bytes += plan.owner(i) < 0 ? 0 : source.bytes(i);
+  if (std::ssize(plan.files_of(places.place)) < source.size())
+    result.copies =
+        std::make_shared<const FileCopies>(FileCopies{options.target, plan, places.place, source.digest_of_names()});
   return total(result, world);
 }
 

@@ -2,11 +2,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "engine/base/communicator.hpp"
 #include "engine/data/files/file_list.hpp"
+#include "engine/data/stage/file_copies.hpp"
 #include "engine/data/stage/stage_plan.hpp"
 
 namespace keelson {
@@ -50,6 +52,8 @@ struct StageResult {
   std::int64_t files_exchanged = 0;  ///< copies that came from another place
   std::int64_t bytes_exchanged = 0;  ///< of these copies
   double exchange_seconds = 0;       ///< of the slowest rank
+  /// Which copies are where; null: each place has all files.
+  std::shared_ptr<const FileCopies> copies;
 };
 
 /// Copies the files of a data set to folders on the nodes' own disks, or to one folder on a burst buffer, such that

@@ -43,8 +43,9 @@ class UniverseFiles {
   /// that all ranks see the same data. Throws InputError, the same on all ranks, if a file does not fit the first file,
   /// has targets that are not finite, or differs on another rank. The message names the first such file in order of
   /// names and, with several ranks, the rank. Up to `skip_broken` such files count as files without samples instead:
-  /// broken(). Collective.
-  UniverseFiles(const std::string& path, std::int64_t skip_broken, Communicator* communicator);
+  /// broken(). `copies`: as in FileList. Collective.
+  UniverseFiles(const std::string& path, std::int64_t skip_broken, std::shared_ptr<const FileCopies> copies,
+                Communicator* communicator);
 
   std::int64_t size() const { return list_.size(); }
   std::int64_t rows() const { return rows_; }  ///< number of stored samples

@@ -22,6 +22,7 @@ class StageSource {
   std::string name(std::int64_t file) const { return list_.name(file); }  ///< relative to the folder: "a/x.h5"
   std::string path(std::int64_t file) const { return list_.path(file); }  ///< on this rank
   std::int64_t bytes(std::int64_t file) const;                            ///< size of the file
+  std::uint64_t digest_of_names() const { return list_.digest(); }        ///< FileList::digest()
   /// A hash of the names, sizes and times of change of all files: differs if the source has changed.
   std::uint64_t digest() const;
 
