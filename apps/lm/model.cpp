@@ -23,7 +23,7 @@ TrainedModel read_model(const CheckpointReader& checkpoint) {
 std::unique_ptr<TextWindows> open_text(const std::vector<std::string>& files,
                                        std::shared_ptr<const Vocabulary> vocabulary, const WindowOptions& o,
                                        Communicator& world) {
-  auto corpus = std::make_shared<const TextCorpus>(scan_text(files, vocabulary->level(), world));
+  auto corpus = std::make_shared<const TextCorpus>(scan_text(files, vocabulary->level(), world), &world);
   return std::make_unique<TextWindows>(std::move(corpus), std::move(vocabulary), o);
 }
 

@@ -79,7 +79,8 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   const auto vocabulary = choose_vocabulary(o.run, scan, run, world);
   auto t = run.trainer_options(o.run);
   const std::int64_t streams = t.batch * run.grid().data;
-  const TextWindows data(std::make_shared<const TextCorpus>(std::move(scan)), vocabulary, {streams, o.run.unroll});
+  const TextWindows data(std::make_shared<const TextCorpus>(std::move(scan), &world), vocabulary,
+                         {streams, o.run.unroll});
   const auto validation = o.run.text.validation.empty()
                               ? nullptr
                               : open_text(o.run.text.validation, vocabulary, {streams, o.run.unroll, true}, world);

@@ -201,7 +201,7 @@ TEST_F(CorpusFile, HasTheEntropyThatIsPromised) {
   const auto words = made_up_words(o.words, o.seed);
   for (std::size_t i = 0; i < words.size(); ++i) topic_of_opener[words[i]] = chain.topic_of[i];
   std::map<std::string, std::map<std::string, double>> after[4];  // nothing, a token, two, a token and the topic
-  const RawFile file(path);
+  const TextBytes file(path);
   TokenReader reader(file, TokenLevel::word);
   std::string last = "<eos>", before_last;
   std::int32_t topic = 0;

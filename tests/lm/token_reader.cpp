@@ -21,7 +21,7 @@ struct Read {
 };
 
 Read read_all(const std::string& path, TokenLevel level, std::size_t buffer, std::int64_t offset = 0) {
-  const RawFile file(path);
+  const TextBytes file(path);
   TokenReader reader(file, level, offset, buffer);
   Read r;
   for (std::string_view token; reader.next(token);) {

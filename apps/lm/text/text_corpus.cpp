@@ -6,10 +6,14 @@
 
 namespace keelson::lm {
 
-TextCorpus::TextCorpus(TextScan scan) : scan_(std::move(scan)) {
+TextCorpus::TextCorpus(TextScan scan, Communicator* ranks, std::int64_t most) : scan_(std::move(scan)) {
   starts_.push_back(0);
+  const bool shares = ranks && ranks->size() > 1 && scan_.bytes() <= most;
   for (const auto& file : scan_.files) {
-    files_.emplace_back(file.path);
+    if (shares)
+      files_.emplace_back(file.path, *ranks);
+    else
+      files_.emplace_back(file.path);
     if (files_.back().size() != file.bytes)
       refuse("{}: has {} bytes here, but had {} when it was scanned. Expected the same text on all ranks, unchanged",
              file.path, files_.back().size(), file.bytes);

@@ -54,7 +54,7 @@ std::vector<TextFile> measured(const std::vector<std::string>& paths) {
   std::vector<TextFile> files;
   for (const auto& path : paths) {
     if (fs::is_directory(path)) refuse("{}: is a folder. Expected a text file", path);
-    const RawFile file(path);
+    const TextBytes file(path);
     if (file.size() == 0) refuse("{}: is empty. Expected UTF-8 text", path);
     files.push_back({path, file.size(), sampled_hash(file)});
   }
@@ -69,8 +69,8 @@ class Counter {
   }
 
   void add(const TextFile& file) {
-    const RawFile raw(file.path);
-    TokenReader reader(raw, scan_.level);
+    const TextBytes text(file.path);
+    TokenReader reader(text, scan_.level);
     const auto before = scan_.tokens;
     for (std::string_view token; reader.next(token); ++scan_.tokens) {
       if (scan_.tokens % TextScan::block == 0) begin_block(reader.offset());
@@ -114,7 +114,7 @@ bool comes_before(const TokenCount& a, const TokenCount& b) {
   return a.count != b.count ? a.count > b.count : a.token < b.token;
 }
 
-std::uint64_t sampled_hash(const RawFile& file) {
+std::uint64_t sampled_hash(const TextBytes& file) {
   constexpr std::int64_t pieces = 64, length = 1024;
   const auto size = file.size();
   std::string bytes(static_cast<std::size_t>(std::min(length, size)), '\0');
@@ -134,6 +134,12 @@ std::uint64_t TextScan::digest() const {
   for (const auto& f : files) digest.add(fs::path(f.path).filename().string()).add(f.bytes).add(f.sampled);
   for (const auto& t : types) digest.add(t.token).add(t.count);
   return digest.value();
+}
+
+std::int64_t TextScan::bytes() const {
+  std::int64_t all = 0;
+  for (const TextFile& f : files) all += f.bytes;
+  return all;
 }
 
 std::string TextScan::name() const {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/lm/text/text_bytes.hpp"
 #include "apps/lm/text/token_reader.hpp"
 #include "engine/base/communicator.hpp"
-#include "engine/data/files/raw_file.hpp"
 
 namespace keelson::lm {
 
@@ -31,7 +31,7 @@ struct TextFile {
 
 /// A hash of 64 pieces of 1 KiB, spread evenly over the file. Shows within a few milliseconds that a file has another
 /// text, even one of the same size.
-std::uint64_t sampled_hash(const RawFile& file);
+std::uint64_t sampled_hash(const TextBytes& file);
 
 /// The result of one pass over a text: its different tokens, and where to start reading to find any token. The files,
 /// one after the other, are one text.
@@ -46,6 +46,7 @@ struct TextScan {
   /// than it has, so that its end and the start of the next file have different positions.
   std::vector<std::int64_t> blocks;
 
+  std::int64_t bytes() const;    ///< of all files
   std::string name() const;      ///< "ptb.train.txt", "a.txt and 2 more files"
   std::uint64_t digest() const;  ///< hash of names, sizes and content
   std::string to_bytes() const;  ///< to send it to a rank of the same program

@@ -25,7 +25,7 @@ bool space(char c) { return is_space[static_cast<unsigned char>(c)]; }
 
 std::string_view to_string(TokenLevel level) { return level == TokenLevel::word ? "word" : "character"; }
 
-TokenReader::TokenReader(const RawFile& file, TokenLevel level, std::int64_t offset, std::size_t buffer)
+TokenReader::TokenReader(const TextBytes& file, TokenLevel level, std::int64_t offset, std::size_t buffer)
     : file_(&file),
       level_(level),
       file_bytes_(file.size()),

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/data/files/raw_file.hpp"
+#include "apps/lm/text/text_bytes.hpp"
 
 namespace keelson::lm {
 
@@ -29,7 +29,7 @@ class TokenReader {
  public:
   /// Starts at byte `offset`: 0, or a value of offset() after a call of next(). `file` must outlive this object. Reads
   /// `buffer` bytes at a time.
-  TokenReader(const RawFile& file, TokenLevel level, std::int64_t offset = 0, std::size_t buffer = 256 << 10);
+  TokenReader(const TextBytes& file, TokenLevel level, std::int64_t offset = 0, std::size_t buffer = 256 << 10);
   /// False at the end of the file. `token` is valid until the next call.
   bool next(std::string_view& token);
   /// The position in the file at which the last token of next() begins; for the <eos> of a last line without newline,
@@ -44,7 +44,7 @@ class TokenReader {
   void make_room();
   void check_new_bytes();
 
-  const RawFile* file_;
+  const TextBytes* file_;
   TokenLevel level_;
   std::int64_t file_bytes_;
   std::int64_t base_;       ///< offset in the file of data_[0]
