@@ -63,9 +63,7 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   const auto graph = make_network(o.run, *data);
   auto t = run.trainer_options(o.run);
   t.cache.copies = files.copies;
-  auto broken = data->broken_files();
-  if (validation) broken.insert(broken.end(), validation->broken_files().begin(), validation->broken_files().end());
-  const app::LeftOut samples(*data, validation.get(), broken, o.run.skip_broken, t.threads.count, launch.world);
+  const app::LeftOut samples(*data, validation.get(), o.run.skip_broken, t.threads.count, launch.world);
   require_enough_samples(samples.training().size(), t.batch, run.grid().data, samples.training().describe(),
                          ranks_of(t.replica));
   const auto [ranges, source] = normalisation(o, run, *data, samples.of_training(), launch.world);

@@ -8,20 +8,17 @@
 
 namespace keelson::app {
 
-LeftOut::LeftOut(const Dataset& training, const Dataset* validation, std::vector<std::string> files, std::int64_t most,
-                 int threads, Communicator& world)
-    : all_training_(training), all_validation_(validation), reasons_(std::move(files)) {
-  if (most == 0) return;
+void LeftOut::find_all(std::int64_t most, int threads, Communicator& world) {
   if (std::ssize(reasons_) > most)
     refuse("{} of training and validation data are broken, and at most {} may be left out (--skip-broken)",
            counted(std::ssize(reasons_), "file"), most);
   for (const std::string& reason : reasons_)
     if (world.rank() == 0) fmt::print("a file is left out: {}\n", reason);
-  of_training_ = find(training, most - std::ssize(reasons_), threads, world);
-  if (!of_training_.empty()) training_ = std::make_unique<GoodSamples>(training, of_training_);
-  if (!validation) return;
-  of_validation_ = find(*validation, most - std::ssize(reasons_), threads, world);
-  if (!of_validation_.empty()) validation_ = std::make_unique<GoodSamples>(*validation, of_validation_);
+  of_training_ = find(all_training_, most - std::ssize(reasons_), threads, world);
+  if (!of_training_.empty()) training_ = std::make_unique<GoodSamples>(all_training_, of_training_);
+  if (!all_validation_) return;
+  of_validation_ = find(*all_validation_, most - std::ssize(reasons_), threads, world);
+  if (!of_validation_.empty()) validation_ = std::make_unique<GoodSamples>(*all_validation_, of_validation_);
 }
 
 std::vector<std::int64_t> LeftOut::find(const Dataset& data, std::int64_t most, int threads, Communicator& world) {

@@ -12,11 +12,18 @@ namespace keelson::app {
 /// The data of a run that leaves broken samples out (--skip-broken).
 class LeftOut {
  public:
-  /// Reads all samples once, unless `most` is 0: then the data stay as they are. `files`: why files were left out when
-  /// the data were opened. Rank 0 prints what is left out, and why. Throws InputError on all ranks if more than `most`
-  /// files and samples of training and validation data together are broken. The data must outlive this. Collective.
-  LeftOut(const Dataset& training, const Dataset* validation, std::vector<std::string> files, std::int64_t most,
-          int threads, Communicator& world);
+  /// Reads all samples once, unless `most` is 0: then the data stay as they are. The data sets say in broken_files()
+  /// why files were left out when they were opened. Rank 0 prints what is left out, and why. Throws InputError on all
+  /// ranks if more than `most` files and samples of training and validation data together are broken. The data must
+  /// outlive this. Collective.
+  template <class FileDataset>
+  LeftOut(const FileDataset& training, const FileDataset* validation, std::int64_t most, int threads,
+          Communicator& world)
+      : all_training_(training), all_validation_(validation), reasons_(training.broken_files()) {
+    if (validation)
+      reasons_.insert(reasons_.end(), validation->broken_files().begin(), validation->broken_files().end());
+    if (most > 0) find_all(most, threads, world);
+  }
 
   const Dataset& training() const { return training_ ? *training_ : all_training_; }  ///< without broken samples
   const Dataset* validation() const {
@@ -27,6 +34,7 @@ class LeftOut {
   const std::vector<std::string>& reasons() const { return reasons_; }  ///< for each file or sample that is left out
 
  private:
+  void find_all(std::int64_t most, int threads, Communicator& world);
   std::vector<std::int64_t> find(const Dataset& data, std::int64_t most, int threads, Communicator& world);
 
   const Dataset& all_training_;
