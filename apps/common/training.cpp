@@ -98,7 +98,7 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
 /// If the memory of the device is too small, refuses with a message that says which batch fits.
 std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& session, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
-  const bool whole_parameters = t.replica.channel == 1 && t.replica.stage == 1;
+  const bool whole_parameters = ranks_of(t.replica) == 1 || (t.replica.space > 1 && t.whole_parameters());
   if (whole_parameters) require_memory_for_parameters(task.graph, *session.context, *t.optimizer);
   try {
     parameters.emplace(task.graph, *session.context, t.seed);
@@ -108,9 +108,10 @@ std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSess
   }
   PlanOptions plan = t.plan();
   plan.exchange = {};
-  const auto* ranks = session.ranks.get();
+  Communicator* const ranks = session.ranks.get();
   const ProcessGrid grid = training_grid(ranks, t.replica);
   plan.grid = &grid;
+  if (ranks && ranks->survives_losses()) plan.whole_parameters = true;
   refuse("{}. Give --batch (or --global-batch) accordingly, start more ranks, or raise --memory-limit if it is set",
          describe_memory_needs(task.graph, *session.context, plan));
 }

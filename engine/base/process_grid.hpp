@@ -44,6 +44,12 @@ class ProcessGrid {
       for (const Axis axis : list) bits_ |= bit(axis);
     }
     constexpr void add(Axis axis) { bits_ |= bit(axis); }                          ///< puts an axis into the set
+    /// The set without this axis.
+    constexpr Axes without(Axis axis) const {
+      Axes others = *this;
+      others.bits_ &= ~bit(axis);
+      return others;
+    }
     constexpr bool contains(Axis axis) const { return (bits_ & bit(axis)) != 0; }  ///< whether the axis is in the set
     constexpr bool empty() const { return bits_ == 0; }                            ///< whether no axis is in the set
     /// The last of the axes in their order, which varies slowest. Not for an empty set.

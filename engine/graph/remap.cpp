@@ -56,7 +56,7 @@ Parameters Parameters::remap(const Graph& graph, const ParameterMaps& maps) cons
     if (p.part)
       refuse(
           "the network cannot change while it trains: ranks hold parts of the parameter {} "
-          "(--channel-parallel, --stages). Leave these options out",
+          "(--channel-parallel, --stages, --spatial). Leave these options out",
           p.name);
   Parameters next(graph, *context_, seed_);
   for (const auto& [name, map] : maps)

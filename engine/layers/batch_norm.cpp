@@ -35,7 +35,8 @@ int group_of(const ForwardBuilder& p, const BatchNormOptions& options) {
 std::int64_t fewest_values(const ForwardBuilder& p, const TensorDesc& src, int group) {
   const int ranks = p.ranks(ProcessGrid::Axis::data);
   const int smallest = group == 0 ? ranks : ranks % group == 0 ? group : ranks % group;
-  const int parts = p.computes_part() ? p.ranks(ProcessGrid::Axis::space) : 1;
+  const bool has_rows = p.computes_part() && p.sum_axes().contains(ProcessGrid::Axis::space);
+  const int parts = has_rows ? p.ranks(ProcessGrid::Axis::space) : 1;
   return src.elements() / src.shape[1] * smallest * parts;
 }
 

@@ -1,37 +1,41 @@
 #include "engine/plan/channel_parts.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/plan/channel_layers.hpp"
 #include "engine/plan/row_exchange.hpp"
 
 namespace keelson {
 namespace {
 
 using Axis = ProcessGrid::Axis;
-constexpr int channel_dim = 1;
-constexpr std::int64_t least_channels = 2;  ///< of a rank: with fewer, the exchange costs more than the layer
 
-/// Names of parameters that several nodes have.
-std::set<std::string> shared_parameters(const Graph& graph) {
-  std::set<std::string> names;
-  for (const Graph::Node& n : graph.nodes())
-    for (const auto& [own, other] : n.shared) names.insert(other);
-  return names;
-}
+/// The ranks that share channels.
+struct ChannelRanks {
+  Axis axis = Axis::channel;
+  std::optional<std::set<std::string>> layers = {};  ///< of those that read all channels, the ones to cut; none: all
+};
 
+/// Cuts nodes of which some may work on rows already: these stay as they are.
 class ChannelCutter {
  public:
-  ChannelCutter(const Graph& graph, const FusedNodes& fused, const PlanOptions& options)
-      : fused_(fused),
+  ChannelCutter(const Graph& graph, const SpatialParts& given, const PlanOptions& options, ChannelRanks ranks)
+      : graph_(graph),
+        given_(given),
         training_(options.training),
-        shared_(shared_parameters(graph)),
-        ranks_(static_cast<std::size_t>(options.grid->extent(Axis::channel))),
-        rank_(options.grid->coordinate(Axis::channel)) {}
+        of_(std::move(ranks)),
+        ranks_(static_cast<std::size_t>(options.grid->extent(of_.axis))),
+        rank_(options.grid->coordinate(of_.axis)),
+        rule_(graph, static_cast<int>(ranks_)) {
+    result_.inputs = given.inputs;
+    result_.alike = given.alike;
+    result_.bounds = given.bounds;
+    result_.channel_axis = of_.axis;
+  }
 
-  SpatialParts finish(const Graph& graph);
+  SpatialParts finish();
 
  private:
   /// How the ranks hold a value, and the node of the result that makes it.
@@ -48,36 +52,33 @@ class ChannelCutter {
   int whole(int node, const std::string& reader);
   std::shared_ptr<const Layer> gathers(const ValueParts& parts, const std::string& reader) const {
     return row_exchange_layer(
-        {parts, std::vector<Rows>(ranks_, Rows{0, parts.extent}), rank_, 1, channel_dim, Axis::channel, reader});
+        {parts, std::vector<Rows>(ranks_, Rows{0, parts.extent}), rank_, 1, ChannelRule::dim, of_.axis, true, reader});
   }
   Value& value(int node) { return values_[static_cast<std::size_t>(node)]; }
   void hash_bounds(const std::string& name, const ValueParts& parts) {
     for (const std::int64_t b : parts.bounds) result_.bounds += fmt::format("{} channel {} ", name, b);
   }
-  void add(Graph::Node n, bool in_parts) {
+  void add(Graph::Node n, Sharing sharing) {
     result_.nodes.push_back(std::move(n));
-    result_.in_parts.push_back(in_parts);
+    result_.sharing.push_back(sharing);
   }
 
-  const FusedNodes& fused_;
+  const Graph& graph_;
+  const SpatialParts& given_;
   const bool training_;
-  const std::set<std::string> shared_;
+  const ChannelRanks of_;
   const std::size_t ranks_;
   const int rank_;
+  const ChannelRule rule_;
   std::vector<Value> values_;  ///< per node
   SpatialParts result_;
 };
 
 /// The parts of the node's result; no value: each rank computes all channels.
 std::optional<ValueParts> ChannelCutter::cut(const Graph::Node& n) const {
-  const Shape& shape = n.shape.shape;
-  if (n.srcs.empty() || shape.rank() <= channel_dim || n.shape.batch_axis != 0) return {};
-  const std::int64_t channels = shape[channel_dim], ranks = static_cast<std::int64_t>(ranks_);
-  if (channels < least_channels * ranks) return {};
-  const auto part = n.layer->channel_part(source_shapes(n), {0, channels});
-  if (!part) return {};
-  for (const auto& [own, dim] : part->parameters)
-    if (shared_.contains(n.parameter(own))) return {};
+  const auto part = rule_.part(n, source_shapes(n));
+  if (!part || (part->reads_all && of_.layers && !of_.layers->contains(n.name))) return {};
+  const std::int64_t channels = n.shape.shape[ChannelRule::dim], ranks = static_cast<std::int64_t>(ranks_);
   std::vector<std::int64_t> bounds;
   for (std::int64_t r = 0; r <= ranks; ++r) bounds.push_back(r * channels / ranks);
   if (part->reads_all) return ValueParts::cut(std::move(bounds));
@@ -92,18 +93,18 @@ int ChannelCutter::whole(int node, const std::string& reader) {
   if (!v.parts.is_cut()) return v.node;
   if (v.gathered >= 0) return v.gathered;
   Graph::Node n;
-  n.name = fmt::format("{}/channels of {}", reader, fused_.nodes[static_cast<std::size_t>(node)].name);
+  n.name = fmt::format("{}/channels of {}", reader, given_.nodes[static_cast<std::size_t>(node)].name);
   n.layer = gathers(v.parts, reader);
   n.srcs = {v.node};
   n.shape = n.layer->infer({&result_.nodes[static_cast<std::size_t>(v.node)].shape, 1});
   v.gathered = static_cast<int>(result_.nodes.size());
-  add(std::move(n), false);
+  add(std::move(n), Sharing::none);
   return v.gathered;
 }
 
 std::vector<ValueShape> ChannelCutter::source_shapes(const Graph::Node& n) const {
   std::vector<ValueShape> shapes;
-  for (const int s : n.srcs) shapes.push_back(fused_.nodes[static_cast<std::size_t>(s)].shape);
+  for (const int s : n.srcs) shapes.push_back(given_.nodes[static_cast<std::size_t>(s)].shape);
   return shapes;
 }
 
@@ -114,7 +115,7 @@ Graph::Node ChannelCutter::part_of(const Graph::Node& node, const ValueParts& pa
   auto part = *node.layer->channel_part(source_shapes(node), channels);
   for (int& s : n.srcs) s = part.reads_all ? whole(s, n.name) : value(s).node;
   if (part.layer) n.layer = std::move(part.layer);
-  n.shape.shape[channel_dim] = channels.size();
+  n.shape.shape[ChannelRule::dim] = channels.size();
   for (const auto& [own, dim] : part.parameters)
     result_.parameters[node.parameter(own)] = {dim, channels.begin, channels.size()};
   result_.alike = result_.alike && parts.extent % static_cast<std::int64_t>(ranks_) == 0;
@@ -140,42 +141,44 @@ std::optional<Graph::Node> ChannelCutter::term_of(const Graph::Node& node) {
 
 /// The node of the result that has the sums that all ranks make from their channels of a value.
 int ChannelCutter::sums_of_all_ranks(const std::string& reader, std::shared_ptr<const Layer> layer, int source) {
-  const auto node = [&](const char* what, std::shared_ptr<const Layer> makes, int src, bool in_parts) {
+  const auto node = [&](const char* what, std::shared_ptr<const Layer> makes, int src, Sharing sharing) {
     Graph::Node n;
     n.name = fmt::format("{}/{}", reader, what);
     n.srcs = {src};
     n.shape = makes->infer({&result_.nodes[static_cast<std::size_t>(src)].shape, 1});
     n.layer = std::move(makes);
-    add(std::move(n), in_parts);
+    add(std::move(n), sharing);
     return static_cast<int>(result_.nodes.size()) - 1;
   };
-  const int own = node("sums", std::move(layer), source, true);
-  const std::int64_t columns = result_.nodes.back().shape.shape[channel_dim];
+  const int own = node("sums", std::move(layer), source, Sharing::channels);
+  const std::int64_t columns = result_.nodes.back().shape.shape[ChannelRule::dim];
   std::vector<std::int64_t> bounds;
   for (std::size_t r = 0; r <= ranks_; ++r) bounds.push_back(static_cast<std::int64_t>(r) * columns);
-  return node("sums of all ranks", gathers(ValueParts::cut(std::move(bounds)), reader), own, false);
+  return node("sums of all ranks", gathers(ValueParts::cut(std::move(bounds)), reader), own, Sharing::none);
 }
 
-SpatialParts ChannelCutter::finish(const Graph& graph) {
-  for (const Graph::Node& node : fused_.nodes) {
+SpatialParts ChannelCutter::finish() {
+  for (std::size_t i = 0; i < given_.nodes.size(); ++i) {
+    const Graph::Node& node = given_.nodes[i];
     Value made;
-    if (const auto parts = cut(node)) {
+    const bool has_rows = given_.sharing[i] == Sharing::rows;
+    if (const auto parts = has_rows ? std::nullopt : cut(node)) {
       made.parts = *parts;
-      add(part_of(node, *parts), true);
-    } else if (auto term = term_of(node)) {
-      add(std::move(*term), true);
+      add(part_of(node, *parts), Sharing::channels);
+    } else if (auto term = has_rows ? std::nullopt : term_of(node)) {
+      add(std::move(*term), Sharing::channels);
     } else {
       Graph::Node n = node;
       for (int& s : n.srcs) s = whole(s, n.name);
-      add(std::move(n), false);
+      add(std::move(n), given_.sharing[i]);
     }
     made.node = static_cast<int>(result_.nodes.size()) - 1;
     values_.push_back(std::move(made));
   }
-  for (const int i : fused_.index) result_.index.push_back(value(i).node);
-  for (const auto& [name, output] : graph.outputs()) {
+  for (const int i : given_.index) result_.index.push_back(value(i).node);
+  for (const auto& [name, output] : graph_.outputs()) {
     const auto i = static_cast<std::size_t>(output);
-    result_.index[i] = whole(fused_.index[i], name);
+    result_.index[i] = whole(given_.index[i], name);
   }
   return std::move(result_);
 }
@@ -184,17 +187,22 @@ SpatialParts ChannelCutter::finish(const Graph& graph) {
 
 SpatialParts channel_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options) {
   const int ranks = options.grid ? options.grid->extent(Axis::channel) : 1;
-  if (ranks == 1) return spatial_parts(graph, fused, options);
-  if (options.grid->extent(Axis::space) > 1)
+  if (ranks > 1 && options.grid->extent(Axis::space) > 1)
     refuse(
         "parts of samples (--spatial) and parts of channels (--channel-parallel) in one network: leave one of the two "
         "options out");
-  SpatialParts parts = ChannelCutter(graph, fused, options).finish(graph);
+  SpatialParts given = spatial_parts(graph, fused, options);
+  if (ranks == 1) {
+    const auto layers = channel_layers(graph, options);
+    if (layers.empty()) return given;
+    return ChannelCutter(graph, given, options, {Axis::space, std::set(layers.begin(), layers.end())}).finish();
+  }
+  SpatialParts parts = ChannelCutter(graph, given, options, {}).finish();
   if (parts.parameters.empty())
     refuse(
         "{} share the channels of each layer (--channel-parallel), but no layer has {} channels or more that can be "
         "computed apart: give a smaller number, or --spatial",
-        counted(ranks, "rank"), least_channels * ranks);
+        counted(ranks, "rank"), ChannelRule::least_channels * ranks);
   return parts;
 }
 

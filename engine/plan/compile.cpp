@@ -192,7 +192,8 @@ void Compiler::cut_samples(const Graph& graph) {
   parts = stage_parts(graph, fused, options);
   for (const auto& [name, part] : parts.parameters) build.parameters.set_part(name, part);
   build.nodes = parts.nodes;
-  build.in_parts = parts.in_parts;
+  build.sharing = parts.sharing;
+  build.channel_axis = parts.channel_axis;
   if (parts.alike) return;
   // Ranks whose parts differ may prefer different layouts, but their gradients are added up as they lie in memory.
   for (const ParameterSpec& spec : graph.parameters()) {

@@ -27,7 +27,8 @@ namespace keelson {
 /// has a plan of its own (spatial_parts()): within such a plan these values are those of one rank. If all ranks
 /// compute the same from whole values, each sample counts once in sums: its weight is 0 on the ranks beyond the first
 /// one along space (NodeBuilder::sample_weight). The terms of these ranks are zeros. The same holds along the axis
-/// channel, whose ranks have the same samples, and parts of the layers' channels (channel_parts()).
+/// channel, whose ranks have the same samples, and parts of the layers' channels (channel_parts()), which deep layers
+/// have along space, too (channel_layers()).
 struct Distribution {
   using Axis = ProcessGrid::Axis;  ///< an axis of the process grid
   using Axes = ProcessGrid::Axes;  ///< a set of axes
@@ -36,8 +37,8 @@ struct Distribution {
   static constexpr Axes batch{Axis::data, Axis::space, Axis::channel};
   /// The axes whose ranks hold terms of the loss: of the stages, the last one has the terms, and the others zero.
   static constexpr Axes all_terms{Axis::data, Axis::space, Axis::channel, Axis::stage};
-  /// The same for sums that belong to channels of this rank alone.
-  static constexpr Axes samples{Axis::data, Axis::space};
+  /// The same for sums that belong to channels of this rank alone, where the ranks along `axis` share channels.
+  static constexpr Axes of_own_channels(Axis axis) { return batch.without(axis); }
 
   Axes partial_axes{};  ///< the axes whose ranks hold terms of a sum; along the others the value is replicated
   int group = 0;        ///< of partial over data: ranks of a group of neighbours along data; 0: all ranks

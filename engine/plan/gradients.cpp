@@ -58,7 +58,7 @@ void Gradients::fill_buckets(CompileState& build, const ExchangeOptions& exchang
     o.to = name;
     o.bytes += lines(b.bytes);
     o.all_ranks += p.part ? static_cast<std::size_t>(p.shape.elements()) * sizeof(float) /
-                                static_cast<std::size_t>(build.ranks(Distribution::Axis::channel))
+                                static_cast<std::size_t>(build.ranks(build.channel_axis))
                           : lines(b.bytes);
     o.bucket.parts.push_back(gradient);
     if (o.all_ranks >= exchange.bucket_bytes) close(o);

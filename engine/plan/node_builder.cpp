@@ -39,8 +39,8 @@ Call NodeBuilder::start(const CommunicationDesc& desc) {
 }
 
 ProcessGrid::Axes NodeBuilder::sum_axes() const {
-  const bool own_channels = computes_part() && build_.ranks(ProcessGrid::Axis::channel) > 1;
-  return own_channels ? Distribution::samples : Distribution::batch;
+  const bool own_channels = build_.sharing[static_cast<std::size_t>(node_)] == Sharing::channels;
+  return own_channels ? Distribution::of_own_channels(build_.channel_axis) : Distribution::batch;
 }
 
 BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {

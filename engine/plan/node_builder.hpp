@@ -7,6 +7,7 @@
 
 #include "engine/graph/parameters.hpp"
 #include "engine/plan/precision.hpp"
+#include "engine/plan/sharing.hpp"
 #include "engine/plan/typed_call.hpp"
 #include "engine/plan/update_rule.hpp"
 
@@ -49,7 +50,8 @@ struct CompileState {
   std::vector<Graph::Node> nodes;    ///< the nodes after fusion
   std::vector<BufferId> values;      ///< per node: the result; no_buffer until planned
   std::vector<bool> wants_gradient;  ///< per node: the result depends on a trained parameter
-  std::vector<bool> in_parts;   ///< per node: each rank along space or channel computes a part, or its term of a sum
+  std::vector<Sharing> sharing;      ///< per node: what the ranks of a replica divide
+  ProcessGrid::Axis channel_axis = ProcessGrid::Axis::channel;  ///< whose ranks share channels (Sharing::channels)
   std::vector<bool> wants_f32;  ///< per node: a loss or the caller reads the result
   std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
 
@@ -132,12 +134,12 @@ class NodeBuilder {
   BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale, u8, or no_buffer
   /// Whether this rank computes a part of the node's samples or channels; else all ranks along space and channel
   /// compute the same.
-  bool computes_part() const { return build_.in_parts[static_cast<std::size_t>(node_)]; }
+  bool computes_part() const { return build_.sharing[static_cast<std::size_t>(node_)] != Sharing::none; }
   /// (batch) f32: 1 for samples that count, else 0. Sums over samples multiply by it, so that the terms of all ranks
   /// add up to the sum over all samples: if ranks compute the same, the weight of a sample is 1 on one rank alone.
   BufferId sample_weight() const { return computes_part() ? build_.inputs.at("weight") : build_.weight; }
-  /// The axes whose ranks have terms of the node's sums over samples, as of gradients. If the node computes channels
-  /// that other ranks along the axis channel do not compute, these have sums of their own.
+  /// The axes whose ranks have terms of the node's sums over samples, as of gradients. Ranks that compute other channels
+  /// of the node have sums of their own.
   ProcessGrid::Axes sum_axes() const;
   BufferId loss() const { return build_.loss; }  ///< one f64
 

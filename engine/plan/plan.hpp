@@ -61,6 +61,10 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
+  /// On a grid with several ranks along space: each rank keeps whole parameters, also of the deep layers that the ranks
+  /// would compute by channels (channel_layers()). Training plans with shards of the optimizer or with `lag` do so
+  /// anyway. The same on all ranks, and for all plans of the parameters.
+  bool whole_parameters = false;
   /// On a grid with several ranks along stage: the graph's nodes with which the second stage and those behind it begin
   /// (stage_parts()). Empty: stages of about the same work. The same on all ranks, and for all plans of the parameters.
   std::vector<std::string> stage_starts = {};

@@ -74,13 +74,10 @@ std::vector<std::pair<std::string, std::size_t>> memory_of(const CompiledGraph& 
 
 namespace {
 
-const char* purpose_of(const Program& program, const CollectiveDesc::Kind kind, const CommunicationDesc& desc) {
+std::string purpose_of(const Program& program, const CollectiveDesc::Kind kind, const CommunicationDesc& desc) {
   using Kind = CollectiveDesc::Kind;
   const auto storage = [&](BufferId b) { return program.buffer(program.root(b)).storage; };
-  if (kind == Kind::send) {
-    if (desc.axes == ProcessGrid::Axes(ProcessGrid::Axis::space)) return "rows of samples";
-    return desc.axes == ProcessGrid::Axes(ProcessGrid::Axis::channel) ? "channels" : "values of stages";
-  }
+  if (kind == Kind::send) return desc.purpose;
   if (kind == Kind::allgather) return storage(desc.dst) == Storage::parameter ? "parameters" : "gradients";
   return kind == Kind::reduce_scatter || storage(desc.dst) == Storage::gradients ? "gradients" : "sums";
 }
@@ -178,9 +175,9 @@ std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph:
     h.add(fmt::format("{} {}", to_string(n.shape.shape), to_string(n.shape.dtype)));
   }
   const Program& program = build.program;
-  // Ranks along channel have arrays of other sizes, which they do not add up.
-  const bool parts = build.ranks(Distribution::Axis::channel) > 1;
-  const auto differs = [&](Distribution::Axes axes) { return parts && !axes.contains(Distribution::Axis::channel); };
+  // Ranks that share channels have arrays of other sizes, which they do not add up.
+  const bool parts = build.ranks(build.channel_axis) > 1;
+  const auto differs = [&](Distribution::Axes axes) { return parts && !axes.contains(build.channel_axis); };
   for (const Buffer& b : program.buffers())  // gradients are added up as they lie in memory
     if (b.storage == Storage::gradients && b.view_of == no_buffer && (!parts || b.distribution.is_partial()))
       h.add(differs(b.distribution.partial_axes) ? b.name

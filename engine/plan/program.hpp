@@ -94,6 +94,7 @@ struct CommunicationDesc {
   Wire wire = Wire::fp32;          ///< of an allreduce of f32
   SumOrder order = SumOrder::any;  ///< of an allreduce
   std::string label;               ///< for messages: "gradient bucket 3 (conv4/weights ... conv3/bias)"
+  std::string purpose = {};        ///< of a send, for reports: Exchanged::what
 
   /// A send or a receive, in which two ranks take part.
   bool point_to_point() const { return kind == CollectiveDesc::Kind::send || kind == CollectiveDesc::Kind::receive; }

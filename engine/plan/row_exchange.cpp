@@ -42,8 +42,12 @@ class RowBuffer {
       copy(rows, packed);
       rows = packed;
     }
-    return b_.start(
-        {.kind = Kind::send, .axes = exchange_.axis, .src = rows, .peer = distance_to(m), .label = label(m, "to")});
+    return b_.start({.kind = Kind::send,
+                     .axes = exchange_.axis,
+                     .src = rows,
+                     .peer = distance_to(m),
+                     .label = label(m, "to"),
+                     .purpose = exchange_.of_channels ? "channels" : "rows of samples"});
   }
 
   /// Starts to receive rows, in place where they are contiguous, else into a buffer of their own.
@@ -130,7 +134,7 @@ class RowExchangeLayer : public Layer {
   std::string kind() const override { return "rows"; }
   /// The columns of rows that are exchanged are exchanged alike.
   std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
-    if (dim == exchange_.dim || of_channels()) return {};
+    if (dim == exchange_.dim || exchange_.of_channels) return {};
     return LayerPart{rows, nullptr};
   }
   bool keeps_type() const override { return true; }
@@ -143,7 +147,7 @@ class RowExchangeLayer : public Layer {
   BackwardFn plan(ForwardBuilder& p) const override {
     const BufferId src = p.src_in(0, layout(p.src(0).shape));
     const BufferId dst = p.new_dst(layout(p.dst_shape()), p.type());
-    const char* what = of_channels() ? "channels" : "rows";
+    const char* what = exchange_.of_channels ? "channels" : "rows";
     RowBuffer from(p, exchange_, what, src, held_), to(p, exchange_, what, dst, wanted_);
     const bool in_place = transfers_.own == held_ && to.holds(from);
     std::vector<RowBuffer::Incoming> incoming;
@@ -160,10 +164,9 @@ class RowExchangeLayer : public Layer {
   void to_onnx(OnnxBuilder& /*b*/) const override { fail("rows are exchanged in plans alone"); }
 
  private:
-  bool of_channels() const { return exchange_.axis == ProcessGrid::Axis::channel; }
   /// With contiguous rows, but for channels: channels-last, and plain for values without channels.
   Layout layout(const Shape& shape) const {
-    return (exchange_.dim == 1 && !of_channels()) || shape.rank() < 3 ? Layout::plain(shape)
+    return (exchange_.dim == 1 && !exchange_.of_channels) || shape.rank() < 3 ? Layout::plain(shape)
                                                                       : Layout::channels_last(shape);
   }
 
@@ -171,7 +174,7 @@ class RowExchangeLayer : public Layer {
     const Shape shape = b.desc(b.diff_dst()).shape;  // a copy: descriptions move when buffers are added
     const DType type = b.desc(b.diff_dst()).dtype;
     const BufferId diff_dst = b.diff_dst_in(layout(shape), type);
-    const char* gradients = of_channels() ? "gradients of channels" : "gradients of rows";
+    const char* gradients = exchange_.of_channels ? "gradients of channels" : "gradients of rows";
     RowBuffer from(b, exchange_, gradients, diff_dst, wanted_);
     const bool in_place = transfers_.own == held_ && diff_dst == b.diff_dst() && b.owns_diff_dst();
     const BufferId diff_src = in_place ? from.view(held_) : new_diff_src(b, shape, type);

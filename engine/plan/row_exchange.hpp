@@ -17,7 +17,8 @@ struct RowExchange {
   int rank = 0;              ///< number of this rank's part
   int step = 1;              ///< ranks along the axis from one part to the next
   int dim = 2;               ///< the dimension that counts rows
-  ProcessGrid::Axis axis = ProcessGrid::Axis::space;  ///< whose ranks exchange; along channel, rows are channels
+  ProcessGrid::Axis axis = ProcessGrid::Axis::space;  ///< whose ranks exchange
+  bool of_channels = false;                           ///< rows are channels: dim is 1
   std::string reader;                                 ///< the node that reads the rows, for messages: "conv2"
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/base/error.hpp"
+#include "engine/plan/channel_layers.hpp"
 #include "engine/plan/row_exchange.hpp"
 
 namespace keelson {
@@ -18,6 +19,8 @@ struct Cut {
   int step = 1;               ///< ranks along space from one part to the next
   std::string rows = "rows";  ///< what is exchanged: "rows", "columns"
   bool whole_inputs = false;  ///< each rank reads all of an input's extent
+  /// The node from which on nodes read whole values, also where they have a rule for rows; empty: none does.
+  std::string whole_from = {};
 };
 
 class SampleCutter {
@@ -27,7 +30,8 @@ class SampleCutter {
         training_(training),
         cut_(std::move(cut)),
         ranks_(static_cast<std::size_t>(cut_.parts)),
-        parts_(fused.nodes.size()) {
+        parts_(fused.nodes.size()),
+        whole_from_(first_whole_node()) {
     find_dims();
     for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].dim = dims_[i];
     find_strides();
@@ -40,6 +44,11 @@ class SampleCutter {
 
  private:
   const Graph::Node& node(std::size_t i) const { return fused_.nodes[i]; }
+  std::size_t first_whole_node() const {
+    const auto found = std::ranges::find(fused_.nodes, cut_.whole_from, &Graph::Node::name);
+    return static_cast<std::size_t>(found - fused_.nodes.begin());
+  }
+  bool may_be_cut(std::size_t i) const { return i < whole_from_; }
   std::vector<ValueShape> source_shapes(std::size_t i) const {
     std::vector<ValueShape> shapes;
     for (const int s : node(i).srcs) shapes.push_back(node(static_cast<std::size_t>(s)).shape);
@@ -50,14 +59,14 @@ class SampleCutter {
   std::int64_t extent(std::size_t i) const { return has_rows(i) ? node(i).shape.shape[dims_[i]] : 1; }
   /// What the layer needs for these rows; no value where it needs whole sources.
   std::optional<LayerPart> part(std::size_t i, const Rows& rows) const {
-    if (!has_rows(i)) return {};
+    if (!has_rows(i) || !may_be_cut(i)) return {};
     for (const int s : node(i).srcs)
       if (node(static_cast<std::size_t>(s)).shape.shape.rank() != node(i).shape.shape.rank()) return {};
     return node(i).layer->part(source_shapes(i), cut_.dim, rows);
   }
   /// What the layer needs for its term of these rows of source 0; no value where it needs whole sources.
   std::optional<LayerPart> term(std::size_t i, const Rows& rows) const {
-    if (!training_ || node(i).srcs.empty() || node(i).shape.batch_axis >= 0) return {};
+    if (!training_ || !may_be_cut(i) || node(i).srcs.empty() || node(i).shape.batch_axis >= 0) return {};
     return node(i).layer->term(source_shapes(i), cut_.dim, rows);
   }
   const NodeParts& source(std::size_t i, std::size_t s) const {
@@ -87,6 +96,7 @@ class SampleCutter {
   std::size_t ranks_;
   std::vector<int> dims_;  ///< per node: the dimension that counts rows; -1: the value has none
   std::vector<NodeParts> parts_;
+  std::size_t whole_from_;  ///< number of Cut::whole_from; of nodes, if there is none
   std::int64_t unit_ = 1;   ///< product of the strides on the way through the parts
   std::vector<int> index_;  ///< per node: its place in the result
   std::map<std::pair<int, std::vector<std::pair<std::int64_t, std::int64_t>>>, int> exchanges_;
@@ -152,12 +162,13 @@ void SampleCutter::cut(std::size_t i) {
   p.value = ValueParts::whole(extent(i), ranks_);
   p.is_term = p.is_term && cut_sum(i);
   if (p.is_term) return;
-  if (by && has_rows(i) && !part(i, {0, 1}) && cut_.dim != first_spatial)
+  const bool has_no_rule = by && has_rows(i) && may_be_cut(i) && !part(i, {0, 1});
+  if (has_no_rule && cut_.dim != first_spatial)
     refuse(
         "the layer {} ({}) cannot compute parts along two dimensions (--spatial DxH): give a number of parts along "
         "the first dimension alone",
         node(i).name, node(i).layer->kind());
-  if (by && has_rows(i) && !part(i, {0, 1}))
+  if (has_no_rule)
     refuse(
         "the layer {} ({}) cannot compute parts of samples (--spatial): its result needs whole samples. Leave "
         "--spatial "
@@ -265,11 +276,11 @@ int SampleCutter::emit_rows(SpatialParts& result, int of, std::vector<Rows> want
   Graph::Node n;
   n.name = fmt::format("{}/{} of {}", reader, cut_.rows, node(producer).name);
   n.layer = row_exchange_layer(
-      {value, std::move(wanted), cut_.part, cut_.step, dims_[producer], ProcessGrid::Axis::space, reader});
+      {value, std::move(wanted), cut_.part, cut_.step, dims_[producer], ProcessGrid::Axis::space, false, reader});
   n.srcs = {of};
   n.shape = n.layer->infer({&result.nodes[static_cast<std::size_t>(of)].shape, 1});
   result.nodes.push_back(std::move(n));
-  result.in_parts.push_back(false);
+  result.sharing.push_back(Sharing::none);
   return known->second;
 }
 
@@ -292,7 +303,7 @@ SpatialParts SampleCutter::finish(const Graph& graph) {
     result.alike = result.alike && are_alike(i);
     index_.push_back(static_cast<int>(result.nodes.size()));
     result.nodes.push_back(std::move(n));
-    result.in_parts.push_back(p.on_parts());
+    result.sharing.push_back(p.on_parts() ? Sharing::rows : Sharing::none);
   }
   for (const int i : fused_.index) result.index.push_back(index_[static_cast<std::size_t>(i)]);
   for (const auto& [name, output] : graph.outputs()) {
@@ -320,7 +331,7 @@ namespace {
 void require_blocks(const SpatialParts& of_rows, const ProcessGrid& grid) {
   for (std::size_t i = 0; i < of_rows.nodes.size(); ++i) {
     const Graph::Node& n = of_rows.nodes[i];
-    const bool is_term = of_rows.in_parts[i] && n.shape.batch_axis < 0;
+    const bool is_term = of_rows.sharing[i] != Sharing::none && n.shape.batch_axis < 0;
     if (n.srcs.empty() || (!n.layer->mixes_samples() && !is_term)) continue;
     refuse(
         "the layer {} ({}) sums over parts of samples along one dimension alone: give --spatial {} in place of {}x{}",
@@ -332,16 +343,23 @@ void require_blocks(const SpatialParts& of_rows, const ProcessGrid& grid) {
 
 SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options) {
   if (!options.grid || options.grid->extent(ProcessGrid::Axis::space) == 1)
-    return {.nodes = fused.nodes, .index = fused.index, .in_parts = std::vector<bool>(fused.nodes.size(), false)};
+    return {.nodes = fused.nodes, .index = fused.index, .sharing = std::vector(fused.nodes.size(), Sharing::none)};
   const ProcessGrid& grid = *options.grid;
   const int number = grid.coordinate(ProcessGrid::Axis::space), columns = grid.columns();
-  auto parts =
-      SampleCutter(fused, options.training, {first_spatial, grid.rows(), number / columns, columns}).finish(graph);
+  const auto by_channels = channel_layers(graph, options);
+  const std::string whole_from = by_channels.empty() ? "" : by_channels[0];
+  auto parts = SampleCutter(fused, options.training,
+                            {.dim = first_spatial,
+                             .parts = grid.rows(),
+                             .part = number / columns,
+                             .step = columns,
+                             .whole_from = whole_from})
+                   .finish(graph);
   if (columns == 1) return parts;
   require_blocks(parts, grid);
   const FusedNodes of_rows{parts.nodes, parts.index};
   auto blocks =
-      SampleCutter(of_rows, options.training, {first_spatial + 1, columns, number % columns, 1, "columns", true})
+      SampleCutter(of_rows, options.training, {first_spatial + 1, columns, number % columns, 1, "columns", true, whole_from})
           .finish(graph);
   blocks.inputs = parts.inputs;
   blocks.alike = blocks.alike && parts.alike;
@@ -349,8 +367,9 @@ SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const Pl
   return blocks;
 }
 
-std::vector<NodeParts> sample_parts(const FusedNodes& fused, bool training, int ranks, int dim) {
-  return SampleCutter(fused, training, {.dim = dim, .parts = ranks}).take_parts();
+std::vector<NodeParts> sample_parts(const FusedNodes& fused, bool training, int ranks, int dim,
+                                    const std::string& whole_from) {
+  return SampleCutter(fused, training, {.dim = dim, .parts = ranks, .whole_from = whole_from}).take_parts();
 }
 
 std::map<std::string, Rows> input_rows(const Graph& graph, const PlanOptions& options) {

@@ -56,7 +56,7 @@ class StageCutter {
   }
   int add(SpatialParts& parts, Graph::Node n) const {
     parts.nodes.push_back(std::move(n));
-    parts.in_parts.push_back(false);
+    parts.sharing.push_back(Sharing::none);
     return static_cast<int>(parts.nodes.size()) - 1;
   }
 

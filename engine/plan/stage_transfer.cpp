@@ -36,7 +36,8 @@ class TransferLayer : public Layer {
                                   .axes = ProcessGrid::Axis::stage,
                                   .src = message,
                                   .peer = distance,
-                                  .label = label(distance > 0)});
+                                  .label = label(distance > 0),
+                                  .purpose = "values of stages"});
     b.append(end_of(start));  // of the micro-batch before
     copy(b, src, message);
     b.append(start);

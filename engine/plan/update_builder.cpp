@@ -32,7 +32,7 @@ UpdateBuilder::UpdateBuilder(CompileState& build, const Gradients& gradients, st
     gradient_parts_.push_back(
         build_.program.add("gradients", TensorDesc::plain({gradients.floats()}), Storage::gradients));
   for (const SparseGradient& g : build_.sparse_gradients) gradient_parts_.push_back(g.values);
-  sums_over_ranks_ = build_.ranks(other_parameters) > 1;
+  sums_over_ranks_ = build_.ranks(other_parameters()) > 1;
 }
 
 BufferId UpdateBuilder::new_sums(const std::string& name, std::int64_t count) {
@@ -70,9 +70,9 @@ std::int64_t UpdateBuilder::number_of(const UpdatedParameter& p) const {
 std::int64_t UpdateBuilder::all_parameters() const { return std::ssize(build_.parameters.all()); }
 
 /// Whether this rank's sums of squares of the parameter are terms of the sums over ranks. Of a parameter that all ranks
-/// along channel have as a whole, the first one's are.
+/// that share channels have as a whole, the first one's are.
 bool UpdateBuilder::counts(const UpdatedParameter& p) const {
-  return shards_ || build_.parameters.at(p.name).part || build_.grid->coordinate(Distribution::Axis::channel) == 0;
+  return shards_ || build_.parameters.at(p.name).part || build_.grid->coordinate(build_.channel_axis) == 0;
 }
 
 /// `own`: sums of this rank's slices or parts, which stay zero for parameters that this rank does not count.
@@ -85,7 +85,7 @@ void UpdateBuilder::sum_over_ranks(BufferId own, BufferId all, const std::string
   call<ops::Reorder, ops::Reorder::Forward>(what, "copy", make(ops::ReorderDesc{desc(own), desc(all)}),
                                             {.src = own, .dst = all});
   const Call start = start_of(build_, {Phase::update, what, ""},
-                              {.axes = shards_ ? Distribution::batch : other_parameters, .dst = all, .label = what});
+                              {.axes = shards_ ? Distribution::batch : other_parameters(), .dst = all, .label = what});
   build_.program.calls().push_back(start);
   build_.program.calls().push_back(end_of(start));
 }

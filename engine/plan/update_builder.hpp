@@ -88,7 +88,7 @@ class UpdateBuilder {
   std::vector<BufferId> gradient_parts_;  ///< buffers that hold all gradients; none with shards
   const Shards* shards_;                  ///< null: each rank updates whole parameters
   /// The axes whose ranks have other parts of the parameters (Parameter::part).
-  static constexpr Distribution::Axes other_parameters{Distribution::Axis::channel, Distribution::Axis::stage};
+  Distribution::Axes other_parameters() const { return {build_.channel_axis, Distribution::Axis::stage}; }
   /// Norms are sums over ranks, which have shards or parts of the parameters.
   bool sums_over_ranks_;
   /// Then: the sums of squares of this rank's slices or parts, two for each parameter of the network; their sums over

@@ -113,6 +113,7 @@ void Evaluator::set_network(const Graph& graph, Parameters& parameters) {
                    .stage_starts = options_.stage_starts,
                    .peers = communicator_};
   plan.exchange.reproducible = options_.one_by_one;
+  plan.whole_parameters = options_.whole_parameters || (communicator_ && communicator_->survives_losses());
   SampleDecoding decoding = decoding_for(context_.device());
   decoding.rows = rows_of_fields(graph, plan, dataset_);
   network_.emplace(graph, parameters, plan, dataset_, decoding);

@@ -35,6 +35,7 @@ struct EvaluatorOptions {
   std::int64_t micro_batches = 1;         ///< forward passes of a batch, as PlanOptions::micro_batch_count
   ProcessGrid::Extents replica;           ///< as TrainerOptions::replica; each sample counts once
   std::vector<std::string> stage_starts;  ///< as PlanOptions::stage_starts
+  bool whole_parameters = false;          ///< as PlanOptions; so they are on ranks that survive losses, too
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   bool one_by_one = false;                ///< samples are computed one at a time, as in ExchangeOptions::reproducible
   LoaderThreads threads;                  ///< that decode samples

@@ -36,6 +36,7 @@ EvaluatorOptions evaluator_options(const TrainerOptions& o, const CacheOptions& 
           .micro_batches = o.micro_batches,
           .replica = o.replica,
           .stage_starts = o.stage_starts,
+          .whole_parameters = o.whole_parameters(),
           .precision = o.precision,
           .one_by_one = o.exchange.reproducible,
           .threads = o.threads,

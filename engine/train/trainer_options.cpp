@@ -4,6 +4,10 @@
 
 namespace keelson {
 
+bool TrainerOptions::whole_parameters() const {
+  return exchange.shards != OptimizerShards::none || sync.kind != SyncMode::Kind::synchronous || change_network;
+}
+
 PlanOptions TrainerOptions::plan() const {
   return {.batch = batch,
           .micro_batch_count = micro_batches,
@@ -12,6 +16,7 @@ PlanOptions TrainerOptions::plan() const {
           .optimizer = optimizer.get(),
           .lag = sync.kind == SyncMode::Kind::lag,
           .recompute = recompute,
+          .whole_parameters = whole_parameters(),
           .stage_starts = stage_starts};
 }
 

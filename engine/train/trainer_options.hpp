@@ -38,7 +38,8 @@ struct TrainerOptions {
   std::int64_t micro_batches = 1;
   /// The ranks of a replica, which take the same samples: extents of the process grid along space, channel or stage,
   /// while data gets the ranks that are left. The axis ensemble throws InputError. A rank computes a part of each
-  /// sample (spatial_parts()), a part of the layers' channels (channel_parts()), or some of the layers (stage_parts()).
+  /// sample and of the channels of deep layers (spatial_parts(), channel_layers()), a part of the layers' channels
+  /// (channel_parts()), or some of the layers (stage_parts()).
   /// The number of ranks must be a multiple of the replica's. More than one rank only in synchronous training, and
   /// without reproducible sums; several along channel or stage also without `change_network`, and on ranks that do not
   /// survive losses.
@@ -90,6 +91,9 @@ struct TrainerOptions {
   MetricOptions evaluation;                 ///< what the validations measure
   int profiled_steps = 4;                   ///< steps that are measured for the milliseconds of Executor::rows()
 
+  /// PlanOptions::whole_parameters as far as it follows from these options, for training and validation. On ranks that
+  /// survive losses parameters are whole, too, since a part would be lost with its rank.
+  bool whole_parameters() const;
   /// The plan's options as far as they follow from these options: without ranks, for the optimizer that is alive as
   /// long as these options.
   PlanOptions plan() const;

@@ -27,6 +27,7 @@ void TrainingSession::make() {
   PlanOptions plan = options_.plan();
   plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;
   plan.peers = ranks_.training();
+  if (ranks_.training() && ranks_.training()->survives_losses()) plan.whole_parameters = true;
   SampleDecoding decoding = batches_.decoding();
   decoding.rows = rows_ = rows_of_fields(*graph_, plan, batches_.data());
   network_.emplace(*graph_, parameters_, plan, batches_.data(), decoding);

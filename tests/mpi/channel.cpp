@@ -9,13 +9,13 @@
 
 #include "engine/base/error.hpp"
 #include "engine/execute/executor.hpp"
-#include "engine/graph/parameter_parts.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
 #include "engine/optim/sgd.hpp"
 #include "nets/registry.hpp"
+#include "tests/mpi/space_steps.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 
@@ -93,21 +93,8 @@ float sine(std::int64_t i, std::int64_t step) {
   return std::sin(static_cast<float>(column) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
 }
 
-/// The whole of an array of which this rank has `mine`; on rank 0.
-std::vector<float> whole_array(const Parameter& p, const std::vector<float>& mine, Communicator& ranks) {
-  if (!p.part) return mine;
-  const auto parts = all_parts(p, ranks);
-  const auto all = ranks.gather(is_first_with(parts, ranks.rank()) ? mine : std::vector<float>(), 0);
-  if (ranks.rank() != 0) return {};
-  std::vector<float> whole(static_cast<std::size_t>(p.shape.elements()));
-  const float* next = all.data();
-  for (int r = 0; r < ranks.size(); ++r)
-    if (is_first_with(parts, r)) next = put_rows(next, p.shape, parts[static_cast<std::size_t>(r)], whole);
-  return whole;
-}
-
-/// `samples` of the `batch` samples of each replica count. On other ranks than 0 the arrays of parameters in parts are
-/// empty.
+/// `samples` of the `batch` samples of each replica count. On other ranks than 0 the values and moments of parameters in
+/// parts are empty.
 ChannelSteps channel_steps(const Graph& g, Communicator& ranks, int channel, const Optimizer& optimizer,
                            std::int64_t batch, int steps, std::int64_t samples = -1,
                            Precision precision = Precision::fp32) {

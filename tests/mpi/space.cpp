@@ -1,17 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "engine/base/error.hpp"
-#include "engine/execute/executor.hpp"
 #include "engine/layers/layers.hpp"
-#include "engine/optim/sgd.hpp"
-#include "engine/plan/spatial_parts.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/registry.hpp"
+#include "tests/mpi/space_steps.hpp"
 #include "tests/mpi/trained.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/environment_variable.hpp"
@@ -19,8 +16,6 @@
 /// Parts of samples on the ranks along the axis space: they compute what one rank does with whole samples.
 namespace keelson::testing {
 namespace {
-
-using Axis = ProcessGrid::Axis;
 
 struct SpaceCase {
   std::string name;
@@ -86,45 +81,7 @@ std::vector<SpaceCase> space_cases() {
   };
 }
 
-/// Losses, gradients and parameters of some steps.
-struct Steps {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> gradients;
-  std::vector<float> parameters, predictions;
-};
-
 constexpr std::int64_t samples_of_step = 4;
-
-float element(std::size_t i, std::int64_t step) {
-  const std::size_t row = i / 1009;
-  return std::sin(static_cast<float>(i % 1009) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
-}
-
-/// Writes the rows that this rank reads of an input of this shape; `first`: its first sample. Integers are classes.
-void write_part(Executor& executor, Context& c, const Graph::Node& input, std::int64_t first, std::int64_t step,
-                const std::map<std::string, Rows>& inputs) {
-  const Tensor t = executor.input(input.name);
-  const Shape& sample = input.shape.shape;
-  const bool classes = input.shape.dtype == DType::s32;
-  const int dim = classes ? 1 : 2;
-  const auto found = inputs.find(input.name);
-  const std::int64_t rows = found == inputs.end() ? 1 : sample[dim], channels = classes || rows == 1 ? 1 : sample[1];
-  const Rows part = found == inputs.end() ? Rows{0, 1} : found->second;
-  const std::int64_t row = sample.elements() / rows / channels;
-  std::vector<float> values;
-  for (std::int64_t n = first; n < first + t.shape()[0]; ++n)
-    for (std::int64_t ch = 0; ch < channels; ++ch)
-      for (std::int64_t r = part.begin; r < part.end; ++r)
-        for (std::int64_t i = 0; i < row; ++i)
-          values.push_back(r < 0 || r >= rows
-                               ? 0.0f
-                               : element(static_cast<std::size_t>(((n * channels + ch) * rows + r) * row + i), step));
-  ASSERT_EQ(std::ssize(values), t.elements());
-  if (!classes) return c.write_plain(t, values.data());
-  std::vector<std::int32_t> numbers;
-  for (const float v : values) numbers.push_back(v < -0.9f ? -1 : v < 0 ? 0 : v < 0.5f ? 1 : 2);
-  c.device().copy_from_host(t.raw(), numbers.data(), t.bytes());
-}
 
 Graph network_of(const SpaceCase& c) {
   Graph g;
@@ -132,80 +89,6 @@ Graph network_of(const SpaceCase& c) {
   g.set_output("prediction", prediction);
   mse(prediction, g.input("y", {3}));
   return g;
-}
-
-Steps run_steps(const Graph& g, Communicator& ranks, int space, std::int64_t batch, int steps,
-                const PlanOptions& base = {}, float learning_rate = 0.05f, int columns = 1) {
-  const ProcessGrid grid(ranks, {.space = space, .columns = columns});
-  Context& c = context(network_contexts().back());
-  Parameters parameters(g, c, 1);
-  const Sgd sgd;
-  PlanOptions options = base;
-  options.batch = batch;
-  options.optimizer = &sgd;
-  options.grid = &grid;
-  Executor executor(g, parameters, options);
-  const auto inputs = input_rows(g, options);
-  Steps result;
-  for (int s = 0; s < steps; ++s) {
-    const std::int64_t first = grid.coordinate(Axis::data) * batch;
-    for (const Graph::Node& n : g.nodes())
-      if (n.srcs.empty()) write_part(executor, c, n, first, s, inputs);
-    executor.forward({.seed = 3,
-                      .step = static_cast<std::uint64_t>(s),
-                      .sample_offset = first,
-                      .inverse_samples = 1.0f / static_cast<float>(batch * grid.extent(Axis::data)),
-                      .learning_rate = learning_rate});
-    const Tensor out = executor.output("prediction");
-    result.predictions.resize(static_cast<std::size_t>(out.elements()));
-    c.device().copy_to_host(result.predictions.data(), out.raw(), out.bytes());
-    executor.backward();
-    result.losses.push_back(executor.loss());
-    for (const ParameterSpec& p : g.parameters())
-      if (p.kind == ParameterKind::trained) result.gradients.push_back(executor.gradient(p.name));
-    executor.update();
-  }
-  executor.finish_exchange();
-  result.parameters = everything(parameters);
-  return result;
-}
-
-/// The whole prediction, on each rank, of two samples by untrained parameters.
-std::vector<float> predict(const Graph& g, Communicator& ranks, int space, int columns = 1) {
-  const ProcessGrid grid(ranks, {.space = space, .columns = columns});
-  Context& c = context(network_contexts().back());
-  Parameters parameters(g, c, 1);
-  const PlanOptions options{.batch = 2, .training = false, .grid = &grid};
-  Executor executor(g, parameters, options);
-  const auto inputs = input_rows(g, options);
-  for (const Graph::Node& n : g.nodes())
-    if (n.srcs.empty()) write_part(executor, c, n, 0, 0, inputs);
-  executor.forward({});
-  const Tensor out = executor.output("prediction");
-  std::vector<float> values(static_cast<std::size_t>(out.elements()));
-  c.device().copy_to_host(values.data(), out.raw(), out.bytes());
-  return values;
-}
-
-void expect_near(const std::vector<float>& got, const std::vector<float>& want, double tolerance,
-                 const std::string& what) {
-  ASSERT_EQ(got.size(), want.size()) << what;
-  double largest = 0, error = 0;
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    largest = std::max(largest, std::abs(static_cast<double>(want[i])));
-    error = std::max(error, std::abs(static_cast<double>(got[i]) - want[i]));
-    ASSERT_TRUE(std::isfinite(got[i])) << what;
-  }
-  EXPECT_LE(error, tolerance * largest) << what;
-}
-
-void expect_same_steps(const Steps& got, const Steps& want, const std::string& what) {
-  ASSERT_EQ(got.losses.size(), want.losses.size());
-  for (std::size_t i = 0; i < got.losses.size(); ++i)
-    EXPECT_NEAR(got.losses[i], want.losses[i], 1e-5 * want.losses[i]) << what;
-  for (std::size_t i = 0; i < got.gradients.size(); ++i)
-    expect_near(got.gradients[i], want.gradients[i], 1e-4, what + ": gradient " + std::to_string(i));
-  expect_near(got.parameters, want.parameters, 1e-4, what + ": parameters");
 }
 
 class SpaceTest : public MpiTest {};

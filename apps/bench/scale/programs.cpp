@@ -158,7 +158,7 @@ class ProgramWriter {
       for (const auto& c : step_.backward[node]) {
         if (!everything && c.of_weights != of_weights) continue;
         events_.compute(seconds(c, node));
-        if (last && c.gradient_bytes > 0) complete(c.gradient_bytes);
+        if (last && c.gradient_bytes > 0) complete(part_of(c.gradient_bytes, n));
       }
     };
     run(false, !hide);
@@ -194,6 +194,9 @@ class ProgramWriter {
     return step_.machine.message_overhead + copies * bytes(t) / step_.machine.sum_bandwidth;
   }
 
+  static std::size_t part_of(std::size_t bytes, const NodeShare& n) {
+    return static_cast<std::size_t>(std::llround(static_cast<double>(bytes) * n.parameters));
+  }
   void complete(std::size_t bytes) {
     gradient_bytes_ += bytes;
     if (step_.exchange.bucket_bytes > 0 && gradient_bytes_ >= step_.exchange.bucket_bytes) end_bucket();
@@ -261,6 +264,7 @@ std::vector<NodeCost> node_costs(const GridStep& step) {
     }
     for (const auto& c : step.backward[i]) costs[i].update += static_cast<double>(c.gradient_bytes);
     parameters += costs[i].update;
+    costs[i].update *= step.shares[0][i].parameters;  // parts differ by one channel
     costs[i].has_calls = !step.forward[i].empty() || !step.backward[i].empty();
   }
   for (auto& c : costs) c.update *= step.profile.update / parameters;
@@ -301,7 +305,7 @@ std::vector<RankProgram> grid_programs(const StepProfile& profile, const ScaleGr
                 .stages = {},
                 .micro_batches = micro_batches};
   place_calls(step, net.graph);
-  step.shares = share_nodes(step.fused, grid.space, net.title);
+  step.shares = share_nodes(net.graph, step.fused, grid.space, net.title, !exchange.copies);
   step.stages = cut_stages(step.fused, node_costs(step), grid.stages);
   std::vector<RankProgram> programs;
   for (int stage = 0; stage < grid.stages; ++stage)

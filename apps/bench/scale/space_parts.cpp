@@ -1,9 +1,12 @@
 #include "apps/bench/scale/space_parts.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "engine/base/error.hpp"
+#include "engine/plan/channel_layers.hpp"
+#include "engine/plan/channel_parts.hpp"
 #include "engine/plan/spatial_parts.hpp"
 
 namespace keelson::bench {
@@ -31,9 +34,37 @@ double share_along(const CutDim& cut, std::size_t node, std::size_t r) {
   return part(p.sources[0][r].size(), all);
 }
 
+/// The nodes whose channels the ranks share.
+struct ChannelNodes {
+  std::string first;                             ///< from which on values are whole, or cut into channels; empty: none
+  std::set<std::string> cut;                     ///< names
+  std::multimap<std::string, std::string> reads;  ///< by reader: nodes whose channels all ranks gather for it
+};
+
+ChannelNodes channel_nodes(const Graph& graph, const FusedNodes& fused, const std::vector<int>& space) {
+  ProcessGrid::Extents extents{.data = 1};
+  for (const int parts : space) extents.space *= parts;
+  if (space.size() > 1) extents.columns = space[1];
+  const ProcessGrid grid(extents, 0);
+  const PlanOptions options{.grid = &grid};
+  const auto layers = channel_layers(graph, options);
+  if (layers.empty()) return {};
+  ChannelNodes found{.first = layers[0], .cut = {}, .reads = {}};
+  const SpatialParts parts = channel_parts(graph, fused, options);
+  for (std::size_t i = 0; i < parts.nodes.size(); ++i) {
+    const Graph::Node& n = parts.nodes[i];
+    if (parts.sharing[i] == Sharing::channels) found.cut.insert(n.name);
+    if (n.srcs.empty() || n.layer->kind() != "rows") continue;
+    const std::string& source = parts.nodes[static_cast<std::size_t>(n.srcs[0])].name;
+    if (found.cut.contains(source)) found.reads.emplace(n.name.substr(0, n.name.find("/channels of ")), source);
+  }
+  return found;
+}
+
 class NodeSharer {
  public:
-  NodeSharer(const FusedNodes& fused, std::vector<CutDim> dims) : fused_(fused), dims_(std::move(dims)) {}
+  NodeSharer(const FusedNodes& fused, std::vector<CutDim> dims, ChannelNodes channels)
+      : fused_(fused), dims_(std::move(dims)), channels_(std::move(channels)) {}
 
   std::vector<NodeShare> of_rank(int rank) const {
     const auto at = coordinates(rank);
@@ -51,6 +82,7 @@ class NodeSharer {
       n.value_bytes = kept * static_cast<double>(bytes(i));
       for (std::size_t s = 0; s < fused_.nodes[i].srcs.size(); ++s)
         for (std::size_t d = 0; d < dims_.size(); ++d) add_exchange(n, seen, i, s, d, at);
+      share_channels(n, i, rank);
     }
     return all;
   }
@@ -58,6 +90,25 @@ class NodeSharer {
  private:
   using Coordinates = std::vector<std::size_t>;
 
+  void share_channels(NodeShare& n, std::size_t node, int rank) const {
+    const std::string& name = fused_.nodes[node].name;
+    int ranks = 1;
+    for (const CutDim& d : dims_) ranks *= d.parts;
+    if (channels_.cut.contains(name)) {
+      n.share = n.parameters = 1.0 / ranks;
+      n.interior = 0;
+      n.value_bytes = static_cast<double>(bytes(node)) / ranks;
+    }
+    const auto [begin, end] = channels_.reads.equal_range(name);
+    for (auto read = begin; read != end; ++read) {
+      const auto source = std::ranges::find(fused_.nodes, read->second, &Graph::Node::name) - fused_.nodes.begin();
+      std::vector<RowTransfer> others;
+      for (int peer = 0; peer < ranks; ++peer)
+        if (peer != rank)
+          others.push_back({peer, bytes(static_cast<std::size_t>(source)) / static_cast<std::size_t>(ranks), true});
+      n.exchanges.push_back({others, others});
+    }
+  }
   Coordinates coordinates(int rank) const {
     Coordinates at(dims_.size());
     for (std::size_t d = dims_.size(); d-- > 0; rank /= dims_[d].parts)
@@ -142,6 +193,7 @@ class NodeSharer {
 
   const FusedNodes& fused_;
   std::vector<CutDim> dims_;
+  ChannelNodes channels_;
 };
 
 void require_cut(const FusedNodes& fused, const CutDim& cut, int dim, const std::string& net) {
@@ -162,19 +214,21 @@ void require_cut(const FusedNodes& fused, const CutDim& cut, int dim, const std:
 
 }  // namespace
 
-std::vector<std::vector<NodeShare>> share_nodes(const FusedNodes& fused, const std::vector<int>& space,
-                                                const std::string& net) {
+std::vector<std::vector<NodeShare>> share_nodes(const Graph& graph, const FusedNodes& fused,
+                                                const std::vector<int>& space, const std::string& net,
+                                                bool by_channels) {
+  ChannelNodes channels = by_channels ? channel_nodes(graph, fused, space) : ChannelNodes();
   std::vector<CutDim> dims;
   int ranks = 1, dim = 2;
   for (const int parts : space) {
     if (parts > 1) {
-      dims.push_back({parts, sample_parts(fused, true, parts, dim)});
+      dims.push_back({parts, sample_parts(fused, true, parts, dim, channels.first)});
       require_cut(fused, dims.back(), dim, net);
       ranks *= parts;
     }
     ++dim;
   }
-  const NodeSharer sharer(fused, std::move(dims));
+  const NodeSharer sharer(fused, std::move(dims), std::move(channels));
   std::vector<std::vector<NodeShare>> shares;
   for (int r = 0; r < ranks; ++r) shares.push_back(sharer.of_rank(r));
   return shares;
