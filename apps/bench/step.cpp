@@ -229,6 +229,7 @@ ExitCode show_plan(const StepOptions& o, app::Launch& launch, const Network& net
   std::cout.flush();
   fmt::print("rank {} of {}\nmemory: {}\nexchanges in a step: {}\n", o.as_rank, grid.describe(),
              app::describe_memory(plan), app::describe_exchanges(plan));
+  fmt::print("{}", app::describe_channel_layers(net.graph, options));
   for (const auto& [input, rows] : input_rows(net.graph, options))
     fmt::print("input {}: rows {} to {}\n", input, rows.begin, rows.end - 1);
   return ExitCode::done;

@@ -5,6 +5,7 @@
 #include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/plan/channel_layers.hpp"
 #include "engine/plan/plan.hpp"
 #include "engine/plan/spatial_parts.hpp"
 #include "engine/train/choose_grid.hpp"
@@ -91,6 +92,17 @@ std::string describe_exchanges(const Plan& plan) {
   for (const Exchanged& e : plan.exchanged())
     parts.push_back(fmt::format("{} {:.1f} MB ({})", e.what, e.bytes * 1e-6, counted(e.messages, "message")));
   return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::string describe_channel_layers(const Graph& graph, const PlanOptions& options) {
+  const int ranks = options.grid ? options.grid->extent(ProcessGrid::Axis::space) : 1;
+  const auto possible = channel_layers(graph, ranks);
+  if (possible.empty()) return "";
+  if (!channel_layers(graph, options).empty()) return fmt::format("by channels: {}\n", fmt::join(possible, ", "));
+  return fmt::format(
+      "each rank has all parameters (--shard-optimizer, or ranks that survive losses), which takes more memory than {} "
+      "by channels\n",
+      fmt::join(possible, ", "));
 }
 
 std::string table_of(const GridChoice& choice, int ranks, std::int64_t global_batch) {

@@ -9,6 +9,7 @@
 namespace keelson {
 struct GridChoice;
 class Plan;
+struct PlanOptions;
 }  // namespace keelson
 
 namespace keelson::app {
@@ -49,6 +50,10 @@ std::string describe_memory(const Plan& plan);
 /// What a rank exchanges in a step, by purpose: "gradients 35.6 MB (1 message), rows of samples 4.2 MB (16 messages)";
 /// "nothing" for one rank.
 std::string describe_exchanges(const Plan& plan);
+
+/// A line about the layers that ranks along space compute by channels, or could if they did not keep whole parameters:
+/// "by channels: conv5, dense1\n". Empty if there are none.
+std::string describe_channel_layers(const Graph& graph, const PlanOptions& options);
 
 /// The grids that were looked at, one line each, and which one was chosen:
 ///

@@ -82,6 +82,7 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
   if (launch.world.size() > 1)
     fmt::print("memory of rank 0: {}\nexchanges in a step: {}\n", describe_memory(trainer.executor().plan()),
                describe_exchanges(trainer.executor().plan()));
+  fmt::print("{}", describe_channel_layers(task.graph, trainer.executor().plan().options()));
   // Open MPI's mpirun kills the ranks when it is interrupted; the ranks get no warning.
   const bool open_mpi = launch.world.size() > 1 && !environment("OMPI_COMM_WORLD_SIZE").empty();
   const auto mpirun = open_mpi ? find_ancestor({"prterun", "mpirun", "mpiexec", "orterun"}) : 0;

@@ -43,7 +43,7 @@ class ProcessGrid {
     constexpr Axes(std::initializer_list<Axis> list) {
       for (const Axis axis : list) bits_ |= bit(axis);
     }
-    constexpr void add(Axis axis) { bits_ |= bit(axis); }                          ///< puts an axis into the set
+    constexpr void add(Axis axis) { bits_ |= bit(axis); }  ///< puts an axis into the set
     /// The set without this axis.
     constexpr Axes without(Axis axis) const {
       Axes others = *this;

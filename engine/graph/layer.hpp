@@ -163,16 +163,16 @@ class Layer {
     return {};
   }
 
-  /// How the channels `channels` of the result are computed, on one of the ranks along the axis channel, each of which
-  /// has a part of the parameters. No value, the default: the layer computes all channels from whole sources.
+  /// How the channels `channels` of the result are computed, on one of the ranks that share a layer's channels, each of
+  /// which has a part of the parameters. No value, the default: the layer computes all channels from whole sources.
   virtual std::optional<ChannelPart> channel_part(std::span<const ValueShape> /*srcs*/,
                                                   const Rows& /*channels*/) const {
     return {};
   }
 
   /// Of a layer whose result is a sum over the channels of source 0, as a cross entropy is: how one of `parts` ranks
-  /// along the axis channel, which has the channels `channels`, computes its term. No value, the default: the layer
-  /// needs whole sources.
+  /// that share channels, which has the channels `channels`, computes its term. No value, the default: the layer needs
+  /// whole sources.
   virtual std::optional<ChannelTerm> channel_term(std::span<const ValueShape> /*srcs*/, const Rows& /*channels*/,
                                                   int /*parts*/) const {
     return {};

@@ -6,7 +6,7 @@ namespace keelson {
 namespace {
 
 constexpr std::int64_t least_parameters = 65536;  ///< of a layer: it is computed in less time than channels travel
-constexpr std::int64_t value_weight = 2;  ///< elements of parameters that weigh as much as one of a whole value
+constexpr std::int64_t value_weight = 2;          ///< of an element of a whole value; a parameter weighs 1
 
 std::vector<ValueShape> shapes_of_sources(const Graph& graph, const Graph::Node& n) {
   std::vector<ValueShape> shapes;

@@ -29,19 +29,20 @@ class ChannelRule {
   std::set<std::string> shared_;  ///< names of parameters that several nodes have
 };
 
-/// The deep layers, by name and in the order of the graph, that `ranks` ranks along space compute by channels: each rank
-/// some of the filters or units, with its part of the parameters alone. Before them samples are cut into rows; from the
-/// first of them on values are whole on each rank, or cut into channels.
+/// The deep layers, by name and in the order of the graph, that `ranks` ranks along space compute by channels: each
+/// rank some of the filters or units, with its part of the parameters alone. Before the first of these layers samples
+/// are cut into rows. From the first one on, values are whole on each rank, or cut into channels.
 ///
-/// The first one is chosen so that the memory for parameters that a rank saves outweighs, by as much as possible, the
-/// memory for whole values that it needs instead. A parameter counts once, as its value, gradient and moments need at
-/// least three times its elements; the elements of a whole value of one sample count twice: the value, and its gradient
-/// in the backward pass of some samples. Layers with fewer than 65536 parameters, whose exchanges would cost more than
-/// they save, are none of them; layers behind the first that are none of them are computed by all ranks alike. Empty if
-/// no layer saves memory so.
+/// The first one is the layer for which W - 2 V is largest. W is the number of parameters, of this layer and those
+/// behind it, of which each rank then has a part. V is the number of elements, for one sample, of the values that each
+/// rank then holds as wholes. The ranks save memory for W parameters, gradients and moments, and need more memory for V
+/// elements and their gradients, times the samples of a batch: with one moment, batches of up to 3 samples save memory
+/// with each layer. Layers with fewer than 65536 parameters, whose exchanges would cost more than they save, are
+/// computed by all ranks alike. Empty if W - 2 V is positive for no layer. The first layer, which reads an input, is
+/// cut into rows in any case.
 ///
-/// The choice follows from the graph's shapes and the number of ranks alone: so plans for training and inference, with
-/// any batch, have the same parts of the parameters they share.
+/// The choice follows from the shapes of the graph and the number of ranks alone. So plans for training and inference,
+/// with any batch, have the same parts of the parameters that they share.
 std::vector<std::string> channel_layers(const Graph& graph, int ranks);
 
 /// The same for the grid of a plan. Empty where the ranks keep whole parameters: with one rank along space, with

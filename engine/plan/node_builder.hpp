@@ -47,13 +47,13 @@ struct CompileState {
   /// neighbours along the last of the axes, as in ProcessGrid::along.
   int ranks(ProcessGrid::Axes axes, int group = 0) const;
 
-  std::vector<Graph::Node> nodes;    ///< the nodes after fusion
-  std::vector<BufferId> values;      ///< per node: the result; no_buffer until planned
-  std::vector<bool> wants_gradient;  ///< per node: the result depends on a trained parameter
-  std::vector<Sharing> sharing;      ///< per node: what the ranks of a replica divide
+  std::vector<Graph::Node> nodes;                               ///< the nodes after fusion
+  std::vector<BufferId> values;                                 ///< per node: the result; no_buffer until planned
+  std::vector<bool> wants_gradient;                             ///< per node: the result depends on a trained parameter
+  std::vector<Sharing> sharing;                                 ///< per node: what the ranks of a replica divide
   ProcessGrid::Axis channel_axis = ProcessGrid::Axis::channel;  ///< whose ranks share channels (Sharing::channels)
-  std::vector<bool> wants_f32;  ///< per node: a loss or the caller reads the result
-  std::vector<std::vector<BufferId>> diffs;  ///< per node: contributions to its gradient
+  std::vector<bool> wants_f32;                                  ///< per node: a loss or the caller reads the result
+  std::vector<std::vector<BufferId>> diffs;                     ///< per node: contributions to its gradient
 
   BufferId step_params = no_buffer;  ///< one ops::StepParams, u8
   BufferId loss_scale = no_buffer;   ///< one ops::LossScale, u8; none without checked gradients
@@ -138,8 +138,8 @@ class NodeBuilder {
   /// (batch) f32: 1 for samples that count, else 0. Sums over samples multiply by it, so that the terms of all ranks
   /// add up to the sum over all samples: if ranks compute the same, the weight of a sample is 1 on one rank alone.
   BufferId sample_weight() const { return computes_part() ? build_.inputs.at("weight") : build_.weight; }
-  /// The axes whose ranks have terms of the node's sums over samples, as of gradients. Ranks that compute other channels
-  /// of the node have sums of their own.
+  /// The axes whose ranks have terms of the node's sums over samples, as of gradients. Ranks that compute other
+  /// channels of the node have sums of their own.
   ProcessGrid::Axes sum_axes() const;
   BufferId loss() const { return build_.loss; }  ///< one f64
 

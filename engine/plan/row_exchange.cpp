@@ -167,7 +167,7 @@ class RowExchangeLayer : public Layer {
   /// With contiguous rows, but for channels: channels-last, and plain for values without channels.
   Layout layout(const Shape& shape) const {
     return (exchange_.dim == 1 && !exchange_.of_channels) || shape.rank() < 3 ? Layout::plain(shape)
-                                                                      : Layout::channels_last(shape);
+                                                                              : Layout::channels_last(shape);
   }
 
   void plan_backward(BackwardBuilder& b) const {

@@ -358,9 +358,9 @@ SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const Pl
   if (columns == 1) return parts;
   require_blocks(parts, grid);
   const FusedNodes of_rows{parts.nodes, parts.index};
-  auto blocks =
-      SampleCutter(of_rows, options.training, {first_spatial + 1, columns, number % columns, 1, "columns", true, whole_from})
-          .finish(graph);
+  auto blocks = SampleCutter(of_rows, options.training,
+                             {first_spatial + 1, columns, number % columns, 1, "columns", true, whole_from})
+                    .finish(graph);
   blocks.inputs = parts.inputs;
   blocks.alike = blocks.alike && parts.alike;
   blocks.bounds = parts.bounds + blocks.bounds;

@@ -20,7 +20,7 @@ struct SpatialParts {
   /// Rows of the inputs that this rank reads, by input: those of its part, with the rows of other parts that the first
   /// layers read. Rows beyond the edges are zeros. Inputs that are not listed are read as wholes.
   std::map<std::string, Rows> inputs;
-  std::vector<Sharing> sharing;  ///< per node: what the ranks divide
+  std::vector<Sharing> sharing;                                 ///< per node: what the ranks divide
   ProcessGrid::Axis channel_axis = ProcessGrid::Axis::channel;  ///< whose ranks share channels (channel_parts())
   /// Parts of parameters, by name, that this rank has along that axis, and parts of no rows for those of other stages
   /// (stage_parts()).
@@ -36,10 +36,10 @@ struct SpatialParts {
 /// dimension, one for each rank along the axis space. Layers with a rule (Layer::part) compute a part of their result
 /// from rows of their sources, and rows that other ranks hold are exchanged. Where a layer has fewer rows than there
 /// are ranks, some ranks own none of them, and compute a row of a neighbour a second time. Where a layer needs whole
-/// sources, or has one row, all ranks gather the whole values, and compute the same from there on. So they do before the
-/// first of channel_layers(), of which channel_parts() then gives each rank a part. In training, losses of pixels are sums of the ranks' terms (Layer::term). A row of a result belongs to the rank that owns the
-/// middle of the rows that it reads. Throws InputError, naming the node, for a layer without a rule whose result has
-/// spatial dimensions.
+/// sources, or has one row, all ranks gather the whole values, and compute the same from there on. So they do before
+/// the first of channel_layers(), of which channel_parts() then gives each rank a part. In training, losses of pixels
+/// are sums of the ranks' terms (Layer::term). A row of a result belongs to the rank that owns the middle of the rows
+/// that it reads. Throws InputError, naming the node, for a layer without a rule whose result has spatial dimensions.
 SpatialParts spatial_parts(const Graph& graph, const FusedNodes& fused, const PlanOptions& options);
 
 /// How all ranks along the axis space compute a node.
@@ -56,8 +56,8 @@ struct NodeParts {
 };
 
 /// Per node: how `ranks` ranks share it if samples are cut along dimension `dim`: 2, the first spatial one, as
-/// spatial_parts() does, or a later one. From the node `whole_from` on, the first of channel_layers(), values are whole;
-/// empty: none is whole for this reason. For estimates, which need no plan.
+/// spatial_parts() does, or a later one. From the node `whole_from` on, the first of channel_layers(), values are
+/// whole; empty: none is whole for this reason. For estimates, which need no plan.
 std::vector<NodeParts> sample_parts(const FusedNodes& fused, bool training, int ranks, int dim,
                                     const std::string& whole_from = "");
 

@@ -88,8 +88,8 @@ TEST(ScaleGrid, RefusesOtherGridsAndOtherRanks) {
 }
 
 /// Numbers from the sizes of the network's values: a row of conv1's result (64^3 cells, 32 channels) is 524,288 bytes,
-/// and of the next ones half of the one before. conv5 and dense1 are computed by channels: all ranks gather the values of
-/// conv4 (8^3 cells, 256 channels), of conv5 (4^3 cells, 512 channels) and of dense1.
+/// and of the next ones half of the one before. conv5 and dense1 are computed by channels: all ranks gather the values
+/// of conv4 (8^3 cells, 256 channels), of conv5 (4^3 cells, 512 channels) and of dense1.
 TEST(GridPrograms, RowsAndChannelsOfMlperfInFourParts) {
   const auto ranks = programs(mlperf_profile("128"), {.data = 1, .space = {4}});
   ASSERT_EQ(ranks.size(), 4u);
@@ -199,8 +199,9 @@ TEST(ShareNodes, RefusesMorePartsThanRows) {
   const auto fused = fuse(net.graph, {});
   EXPECT_NE(refusal([&] { share_nodes(net.graph, fused, {33}, "mlperf"); }).find("has 32 rows"), std::string::npos);
   const auto words = make_network("lstm-small", "");
-  EXPECT_NE(refusal([&] { share_nodes(words.graph, fuse(words.graph, {}), {2}, "lstm-small"); }).find("leave --spatial out"),
-            std::string::npos);
+  EXPECT_NE(
+      refusal([&] { share_nodes(words.graph, fuse(words.graph, {}), {2}, "lstm-small"); }).find("leave --spatial out"),
+      std::string::npos);
 }
 
 TEST(GridPrograms, HiddenRowsTravelBesideComputations) {

@@ -49,7 +49,7 @@ class Replicas(UniversesCase):
     def test_a_run_continues_on_another_grid(self):
         options = ("--global-batch", 2, "--max-steps", 6)
         whole, _ = self.train("whole", *options, ranks=1)
-        for first, then in ((("--spatial", 4), ()), (("--channel-parallel", 2), ("--parallel", "data 1 x channel 3")),
+        for first, then in ((("--spatial", 4), ()), (("--spatial", 2), ("--spatial", 4)), (("--channel-parallel", 2), ("--parallel", "data 1 x channel 3")),
                             ((), ("--channel-parallel", 2)), (("--stages", 3), ("--spatial", 2)), ((), ("--stages", 2))):
             with self.subTest((first, then)):
                 ranks = [int(str(option[-1]).split()[-1]) if option else 1 for option in (first, then)]

@@ -93,8 +93,8 @@ float sine(std::int64_t i, std::int64_t step) {
   return std::sin(static_cast<float>(column) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
 }
 
-/// `samples` of the `batch` samples of each replica count. On other ranks than 0 the values and moments of parameters in
-/// parts are empty.
+/// `samples` of the `batch` samples of each replica count. On other ranks than 0 the values and moments of parameters
+/// in parts are empty.
 ChannelSteps channel_steps(const Graph& g, Communicator& ranks, int channel, const Optimizer& optimizer,
                            std::int64_t batch, int steps, std::int64_t samples = -1,
                            Precision precision = Precision::fp32) {

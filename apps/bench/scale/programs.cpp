@@ -63,6 +63,13 @@ struct GridStep {
   double samples() const { return profile.batch / micro_batches; }  ///< of a micro-batch
 };
 
+/// Seconds of a call on a rank, for a micro-batch. With a part of the channels the passes over parameters shrink, too.
+double seconds_on_rank(const GridStep& step, StepProfile::Call call, const NodeShare& n) {
+  call.seconds *= n.parameters;
+  call.least *= n.parameters;
+  return call.on_part(n.share / n.parameters / step.micro_batches, step.machine.call_overhead);
+}
+
 /// Makes the program of one rank: stage `stage`, number `part` along space.
 class ProgramWriter {
  public:
@@ -130,7 +137,7 @@ class ProgramWriter {
   }
 
   double seconds(const StepProfile::Call& call, std::size_t node) const {
-    return call.on_part(shares_[node].share / step_.micro_batches, step_.machine.call_overhead);
+    return seconds_on_rank(step_, call, shares_[node]);
   }
   double seconds(const std::vector<StepProfile::Call>& calls, std::size_t node) const {
     double sum = 0;
@@ -258,8 +265,7 @@ std::vector<NodeCost> node_costs(const GridStep& step) {
     for (const auto& shares : step.shares) {
       double seconds = 0;
       for (const auto* calls : {&step.forward[i], &step.backward[i]})
-        for (const auto& c : *calls)
-          seconds += c.on_part(shares[i].share / step.micro_batches, step.machine.call_overhead);
+        for (const auto& c : *calls) seconds += seconds_on_rank(step, c, shares[i]);
       costs[i].passes = std::max(costs[i].passes, seconds * step.micro_batches);
     }
     for (const auto& c : step.backward[i]) costs[i].update += static_cast<double>(c.gradient_bytes);

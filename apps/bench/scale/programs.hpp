@@ -10,12 +10,13 @@ namespace keelson::bench {
 
 /// The programs of the ranks of one replica on a grid (ReplayJob::programs).
 ///
-/// A node's calls take the rank's share of its rows (StepProfile::Call::on_part), and the update takes the whole time
-/// on all ranks of a stage, since they hold the same parameters. Before a node's calls, rows of its sources come from
-/// other ranks along space; behind its backward calls the gradients of these rows go back and are added. As in
-/// training, these gradients travel beside those of the node's parameters, unless ExchangeSettings::copies, and the
-/// rank waits for all other rows; with ExchangeSettings::hide_rows they travel beside the part of the work that reads
-/// the rank's own rows.
+/// A node's calls take the rank's share of its rows (StepProfile::Call::on_part), or of its channels
+/// (channel_layers()), unless ExchangeSettings::copies: the published program cuts rows alone. The update takes the
+/// time of the parameters that the rank holds, and their gradients are summed over all ranks of a stage. Before a
+/// node's calls, rows of its sources come from other ranks along space; behind its backward calls the gradients of
+/// these rows go back and are added. As in training, these gradients travel beside those of the node's parameters,
+/// unless ExchangeSettings::copies, and the rank waits for all other rows; with ExchangeSettings::hide_rows they travel
+/// beside the part of the work that reads the rank's own rows.
 ///
 /// Stages are cut where the longest of them is shortest. Values that are made before a cut and read behind it go from
 /// stage to stage, and their gradients back. Each stage works in the order of 1F1B with flush (Narayanan et al., SOSP

@@ -36,8 +36,8 @@ double share_along(const CutDim& cut, std::size_t node, std::size_t r) {
 
 /// The nodes whose channels the ranks share.
 struct ChannelNodes {
-  std::string first;                             ///< from which on values are whole, or cut into channels; empty: none
-  std::set<std::string> cut;                     ///< names
+  std::string first;                              ///< from which on values are whole, or cut into channels; empty: none
+  std::set<std::string> cut;                      ///< names
   std::multimap<std::string, std::string> reads;  ///< by reader: nodes whose channels all ranks gather for it
 };
 
