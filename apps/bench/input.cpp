@@ -36,8 +36,8 @@ void print_stages(const InputResult& r) {
 
 void print_text(const InputResult& r) {
   const auto& o = r.options;
-  fmt::print("{}\n{}; {} of {} ahead, {:.1f} MB for samples a rank\n", r.data, r.machine,
-             counted(r.stages.prefetch, "batch"), o.batch, static_cast<double>(r.stages.memory) * 1e-6);
+  fmt::print("{}\n{}; {} batches of {} ahead, {:.1f} MB for samples a rank\n", r.data, r.machine, r.stages.prefetch,
+             o.batch, static_cast<double>(r.stages.memory) * 1e-6);
   fmt::print("opened in {:.3f} s", r.open_seconds);
   if (r.memory)
     fmt::print("; the facts about the files take {:.3f} MB per node", static_cast<double>(r.memory->shared) * 1e-6);

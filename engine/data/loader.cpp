@@ -163,7 +163,7 @@ void Loader::Impl::make_buffers() {
   const int extra = exchanges() ? 2 : 1;
   room = detail::room_for(options.threads, options.batch, sample * options.batch, extra,
                           two_stages ? std::max<std::int64_t>(dataset.stored_bytes(), 1) : 0, cache != nullptr);
-  buffers.resize(static_cast<std::size_t>(room.prefetch + extra));
+  buffers.resize(static_cast<std::size_t>(room.prefetch) + static_cast<std::size_t>(extra));
   for (PrefetchBuffer& buffer : buffers) {
     buffer.weight.resize(static_cast<std::size_t>(options.batch));
     buffer.indices.resize(static_cast<std::size_t>(options.batch));

@@ -97,7 +97,7 @@ TEST(Report, IsOneFileThatShowsEverything) {
   ReportInput in;
   in.title = "A <run>";
   in.metric = std::make_shared<MeanAbsoluteError>();
-  in.history.steps = {{1, 0.5, 0.9, 0.01, 10, {1, 0, 0.1, 0}}, {2, 1, 0.8, 0.01, 10, {1, 0, 0.1, 0}}};
+  in.history.steps = {{1, 0.5, 0.9, 0.01, 10, {1, 0, {0.1, 0, 0}, 0}}, {2, 1, 0.8, 0.01, 10, {1, 0, {0.1, 0, 0}, 0}}};
   EpochRecord e;
   e.epoch = 1;
   e.train_loss = 0.85;
@@ -121,7 +121,7 @@ TEST(Report, OfALanguageModel) {
   in.title = "Words";
   in.metric = std::make_shared<Perplexity>();
   in.unit = {"word", 20};
-  in.history.steps = {{1, 0.5, 6, 1, 4000, {1, 0, 0.1, 0}}};
+  in.history.steps = {{1, 0.5, 6, 1, 4000, {1, 0, {0.1, 0, 0}, 0}}};
   for (int i = 1; i <= 2; ++i) {
     EpochRecord e;
     e.epoch = i;

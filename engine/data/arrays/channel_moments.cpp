@@ -32,7 +32,8 @@ struct Moments {
 /// Those of one sample.
 void find_moments(const std::vector<float>& sample, Moments& m) {
   const std::size_t channels = m.means.size();
-  m.count = static_cast<double>(sample.size() / channels);
+  const std::size_t points = sample.size() / channels;
+  m.count = static_cast<double>(points);
   std::ranges::fill(m.means, 0);
   std::ranges::fill(m.squares, 0);
   for (std::size_t at = 0; at < sample.size(); at += channels)
@@ -90,8 +91,8 @@ ChannelMoments measure_moments(std::int64_t samples, std::int64_t elements, std:
   Moments all(channels);
   for (std::int64_t b = 0; b < blocks; ++b) {
     const double* const from = of_blocks.data() + static_cast<std::size_t>(b) * width;
-    const auto n = samples * (b + 1) / blocks - samples * b / blocks;
-    all.add(static_cast<double>(n * (elements / channels)), from, from + channels);
+    const std::int64_t n = samples * (b + 1) / blocks - samples * b / blocks, points = n * (elements / channels);
+    all.add(static_cast<double>(points), from, from + channels);
   }
   ChannelMoments result{std::move(all.means), std::vector<double>(static_cast<std::size_t>(channels), 1)};
   for (std::size_t c = 0; c < result.deviations.size(); ++c)
