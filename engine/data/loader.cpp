@@ -443,7 +443,7 @@ const Batch* Loader::next() {
   if (d.held >= d.steps) return nullptr;
   Impl::PrefetchBuffer& buffer = d.buffer_of(d.held);
   d.wait_for(buffer, lock);
-  d.stages->count_batch(d.waits);
+  d.stages->count_batch(d.waits, d.held < std::ssize(d.buffers));
   if (buffer.error) std::rethrow_exception(buffer.error);  // throws again in each call, until another epoch is started
   d.caller_holds = true;
   return &buffer.batch;

@@ -55,6 +55,7 @@ LoaderStages::LoaderStages(std::mutex& mutex, Work work, const LoaderThreads& th
   reading_.most = std::max(readers, threads.most_readers);
   decoding_.most = rooms > 0 ? std::max(decoders, threads.most_count) : 0;
   try {
+    const std::lock_guard lock(mutex_);  // threads that have begun look at the number of those that work
     for (int i = 0; i < readers; ++i) start(reading_, "reader", &LoaderStages::read);
     for (int i = 0; i < decoders; ++i) start(decoding_, "decoder", &LoaderStages::decode);
   } catch (const std::system_error& e) {
@@ -69,8 +70,10 @@ LoaderStages::LoaderStages(std::mutex& mutex, Work work, const LoaderThreads& th
 
 LoaderStages::~LoaderStages() { end(); }
 
-void LoaderStages::start(Stage& stage, const char* name, void (LoaderStages::*run)()) {
-  stage.threads.push_back(start_background_thread(name, [this, run] { (this->*run)(); }, cpus_));
+void LoaderStages::start(Stage& stage, const char* name, Run run) {
+  const int number = static_cast<int>(stage.threads.size());
+  stage.threads.push_back(start_background_thread(name, [this, run, number] { (this->*run)(number); }, cpus_));
+  ++stage.working;
 }
 
 void LoaderStages::end() {
@@ -89,13 +92,13 @@ void LoaderStages::wake() {
   decoding_.work.notify_all();
 }
 
-void LoaderStages::read() {
+void LoaderStages::read(int number) {
   std::unique_lock lock(mutex_);
   for (auto since = Clock::now();;) {
-    const auto ready = [&] { return stop_ || can_read(); };
-    reading_.work.wait(lock, [&] { return stop_ || !reads_.empty(); });
+    const auto works = [&] { return number < reading_.working; };
+    reading_.work.wait(lock, [&] { return stop_ || (works() && !reads_.empty()); });
     const auto given = Clock::now();
-    reading_.work.wait(lock, ready);
+    reading_.work.wait(lock, [&] { return stop_ || (works() && can_read()); });
     if (stop_) return;
     const auto begin = Clock::now();
     reading_.starved += seconds_between(since, given);
@@ -124,12 +127,12 @@ void LoaderStages::read() {
     if (room && stored != room) {  // failed, or in other memory
       free_.push_back(room);
       room = nullptr;
-      reading_.work.notify_one();
+      reading_.work.notify_all();
     }
     if (stored) {
       decodings_.push_back({job, stored, room});
       work_.has_read(job);
-      decoding_.work.notify_one();
+      decoding_.work.notify_all();
     } else {
       work_.is_done(job, std::move(error));
     }
@@ -138,10 +141,10 @@ void LoaderStages::read() {
   }
 }
 
-void LoaderStages::decode() {
+void LoaderStages::decode(int number) {
   std::unique_lock lock(mutex_);
   for (auto since = Clock::now();;) {
-    decoding_.work.wait(lock, [&] { return stop_ || !decodings_.empty(); });
+    decoding_.work.wait(lock, [&] { return stop_ || (number < decoding_.working && !decodings_.empty()); });
     if (stop_) return;
     const auto begin = Clock::now();
     decoding_.starved += seconds_between(since, begin);
@@ -185,39 +188,46 @@ void LoaderStages::abandon(std::unique_lock<std::mutex>& lock) {
   });
 }
 
-/// Threads are started one by one while they help: the waits must become shorter by a tenth.
-void LoaderStages::grow(Stage& stage, double waited, void (LoaderStages::*run)(), const char* name) {
+/// Threads are started one by one while they help: the waits must become shorter by a tenth. The first one that does
+/// not help is the last one.
+void LoaderStages::grow(Stage& stage, double waited, Run run, const char* name) {
   constexpr double helps = 0.9;
-  const bool helped = stage.waited_before < 0 || waited < helps * stage.waited_before;
-  stage.waited_before = waited;
-  if (!helped) {
-    stage.most = static_cast<int>(stage.threads.size());
+  const double before = std::exchange(stage.waited_before, -1);
+  if (before >= 0 && waited > helps * before) {
+    stage.most = --stage.working;
     return;
   }
+  if (stage.working >= stage.most) return;
   try {
     start(stage, name, run);
+    stage.waited_before = waited;
   } catch (const std::system_error&) {  // the system allows no more
-    stage.most = static_cast<int>(stage.threads.size());
+    stage.most = stage.working;
   }
 }
 
-void LoaderStages::count_batch(const LoaderWaits& waits) {
+void LoaderStages::look_again(const LoaderWaits& waits) {
+  looked_at_ = Clock::now();
+  batches_then_ = batches_;
+  waits_then_ = waits;
+}
+
+void LoaderStages::count_batch(const LoaderWaits& waits, bool is_first) {
   ++batches_;
   reading_.queued += static_cast<double>(reads_.size());
   decoding_.queued += static_cast<double>(decodings_.size());
-  constexpr std::int64_t least_batches = 8;
-  constexpr double least_seconds = 0.2, little = 0.02;  // a share of the time
+  if (is_first) return look_again(waits);
+  constexpr std::int64_t least_batches = 16;
+  constexpr double least_seconds = 0.3, little = 0.05;  // a share of the time
   const std::int64_t batches = batches_ - batches_then_;
   const double elapsed = seconds_between(looked_at_, Clock::now());
   if (batches < least_batches || elapsed < least_seconds) return;
   const double reading = waits.reading - waits_then_.reading, decoding = waits.decoding - waits_then_.decoding;
-  looked_at_ = Clock::now();
-  batches_then_ = batches_;
-  waits_then_ = waits;
+  look_again(waits);
   const bool by_reading = reading >= decoding;
   Stage& stage = by_reading ? reading_ : decoding_;
   const double waited = std::max(reading, decoding);
-  if (waited < little * elapsed || static_cast<int>(stage.threads.size()) >= stage.most) return;
+  if (waited < little * elapsed) return;
   grow(stage, waited / static_cast<double>(batches), by_reading ? &LoaderStages::read : &LoaderStages::decode,
        by_reading ? "reader" : "decoder");
 }
@@ -225,8 +235,7 @@ void LoaderStages::count_batch(const LoaderWaits& waits) {
 LoaderStatistics LoaderStages::statistics() const {
   const auto batches = static_cast<double>(std::max<std::int64_t>(batches_, 1));
   const auto of = [&](const Stage& s) {
-    return LoaderStatistics::Stage{static_cast<int>(s.threads.size()), s.busy, s.starved, s.blocked,
-                                   s.queued / batches};
+    return LoaderStatistics::Stage{s.working, s.busy, s.starved, s.blocked, s.queued / batches};
   };
   return {.reading = of(reading_), .decoding = of(decoding_), .rooms = std::ssize(rooms_)};
 }

@@ -71,8 +71,9 @@ class LoaderStages {
   std::condition_variable& changed() { return changed_; }
 
   /// Counts the samples in the queues, and after some batches starts a thread of the stage for which the owner waits,
-  /// if LoaderThreads allows it and that helped before. `waits`: of the owner so far.
-  void count_batch(const LoaderWaits& waits);
+  /// if LoaderThreads allows it. A thread that does not help rests from then on. `waits`: of the owner so far.
+  /// `is_first`: the batch was not prefetched, since an epoch has just begun; such waits say nothing.
+  void count_batch(const LoaderWaits& waits, bool is_first);
   /// What the stages have done, but for LoaderStatistics::waits.
   LoaderStatistics statistics() const;
 
@@ -86,20 +87,24 @@ class LoaderStages {
   struct Stage {
     std::vector<std::thread> threads;
     std::condition_variable work;
-    int most = 0;  ///< threads that may be started
+    int working = 0;  ///< threads that work; those behind them rest
+    int most = 0;     ///< threads that may work
     double busy = 0, starved = 0, blocked = 0;
     double queued = 0;  ///< sum over batches
-    /// Seconds that the owner waited for each batch before the last thread was started; below 0: none was started.
+    /// Seconds that the owner waited for each batch before the last thread was started; below 0: that thread has been
+    /// judged, or there is none.
     double waited_before = -1;
   };
   bool can_read() const {
     return !reads_.empty() && (rooms_.empty() || !free_.empty() || reads_.front().kind == SampleJob::Kind::send);
   }
-  void start(Stage& stage, const char* name, void (LoaderStages::*run)());
-  void read();
-  void decode();
+  using Run = void (LoaderStages::*)(int number);  ///< what thread `number` of a stage does
+  void start(Stage& stage, const char* name, Run run);
+  void read(int number);
+  void decode(int number);
   void end();
-  void grow(Stage& stage, double waited, void (LoaderStages::*run)(), const char* name);
+  void grow(Stage& stage, double waited, Run run, const char* name);
+  void look_again(const LoaderWaits& waits);
 
   std::mutex& mutex_;
   const Work work_;
