@@ -31,7 +31,8 @@ namespace comm {
 ///   it has ended; test() then returns when all ranks test it or wait for it.
 /// - "" or "auto": by NCCL if NCCL works here, else staged.
 /// If the host can access the device's memory, the collectives are always those of `world`. A group of one rank sends
-/// nothing. Throws InputError for another word, and, with the reason, for a request that is not supported here.
+/// nothing; with "nccl", NCCL is called nevertheless, so that a machine with one GPU can test NCCL. Throws InputError
+/// for another word, and, with the reason, for a request that is not supported here.
 std::unique_ptr<Communicator> on_device(Communicator& world, Device& device, const std::string& requested = "");
 
 }  // namespace comm

@@ -42,12 +42,13 @@ std::vector<TransportFacts> exchange_facts(Communicator& world, Device& device, 
   return ranks;
 }
 
-/// Null: the world's own collectives can use the memory.
+/// Null: the world's own collectives can use the memory. NCCL serves one rank only on request, so that a machine with
+/// one GPU can test NCCL.
 std::unique_ptr<Transport> make_transport(Communicator& world, Device& device, const std::string& requested) {
   const auto ranks = exchange_facts(world, device, requested);
   auto plan = plan_transport(ranks, nccl_built);
   if (device.shares_host_memory()) return nullptr;
-  if (world.size() == 1) return std::make_unique<LocalTransport>(device);
+  if (world.size() == 1 && requested != "nccl") return std::make_unique<LocalTransport>(device);
   if (plan.nccl) {
     if (auto transport = make_nccl_transport(world, device, plan.why_not_nccl)) return transport;
     if (requested == "nccl") refuse("{}; KEELSON_COLLECTIVES=staged works without NCCL", plan.why_not_nccl);

@@ -3,10 +3,9 @@
 import argparse
 import json
 import pathlib
-import shutil
 import subprocess
 import sys
-import tarfile
+import tempfile
 import time
 import traceback
 
@@ -28,7 +27,7 @@ class Stage:
 
 
 STAGES = [
-    Stage("machine", 30, False, machine.machine),
+    Stage("machine", 180, False, machine.machine),
     Stage("ops", 90, False, correctness.ops),
     Stage("bench", 130, False, speed.bench),
     Stage("torch", 85, False, speed.torch),
@@ -36,13 +35,15 @@ STAGES = [
     Stage("input", 40, False, training.input_from_files),
     Stage("replay", 40, True, training.replay),
     Stage("ranks", 45, False, two_ranks),
+    Stage("kernels", 60, True, speed.kernels),
     Stage("sanitizer", 60, True, correctness.sanitizer),
     Stage("rest", 600, False, speed.rest),
 ]
 EPILOG = """stages: """ + ", ".join(s.name for s in STAGES) + """
 
---out gets results.jsonl (one JSON object per result, in order of time), summary.json (the machine, the targets, the
-failures), table.txt, logs/ with the output of every command, and logs.tar.gz with all of these files.
+--out gets results.jsonl (one JSON object per result, in order of time) and log.txt (the output of every command), both
+written as results come; gpu.csv (clocks, power and load); cache/ (the tuner's choices: KEELSON_CACHE=DIR/cache lets a later
+check begin with them); and at the end summary.json (the machine, the targets, the failures) and table.txt.
 exit codes: 0 all targets hold; 1 something failed; 2 the command line or the archive cannot be used; 77 nothing failed,
 but something was skipped (all targets, if there is no GPU)."""
 
@@ -56,6 +57,8 @@ def parse(arguments):
     what.add_argument("--programs", metavar="DIR", help="folder with the programs: bin/ of a build or of an unpacked "
                       "archive. Default: bin/ beside this script's folder, as in the archive")
     parser.add_argument("--out", default="gpu-check", metavar="DIR", help="folder for the results (default: %(default)s)")
+    parser.add_argument("--work", metavar="DIR", help="existing folder for temporary files: up to 2 GB of universes, on a "
+                        "file system of the node; default: TMPDIR, else /tmp")
     parser.add_argument("--stages", metavar="LIST",
                         help="run only these stages, e.g. bench,torch; `machine` always runs")
     parser.add_argument("--time-limit", type=float, default=530, metavar="SECONDS",
@@ -74,9 +77,9 @@ def parse(arguments):
     return options
 
 
-def programs_of(options, out):
+def programs_of(options, work):
     if options.archive:
-        return unpack(options.archive, out / "archive") / "bin"
+        return unpack(options.archive, work / "archive") / "bin"
     if options.programs:
         return pathlib.Path(options.programs)
     beside = pathlib.Path(__file__).resolve().parents[2] / "bin"
@@ -99,14 +102,13 @@ def run_stage(check, stage, limit):
 
 
 def monitor(check):
-    """Starts nvidia-smi, which writes clocks, power and load to logs/gpu.csv every second; None if it is not
-    installed."""
+    """Starts nvidia-smi, which writes clocks, power and load to gpu.csv every second; None if it is not installed."""
     tool = check.node.tool("nvidia-smi")
     if not tool or check.gpu != "":
         return None
     query = "timestamp,index,clocks.sm,clocks.mem,power.draw,temperature.gpu,utilization.gpu,memory.used"
     return subprocess.Popen([tool, f"--query-gpu={query}", "--format=csv", "-lms", "1000"], stdin=subprocess.DEVNULL,
-                            stdout=open(check.logs / "gpu.csv", "w"), stderr=subprocess.STDOUT)
+                            stdout=open(check.out / "gpu.csv", "w"), stderr=subprocess.STDOUT)
 
 
 def conclude(check, started):
@@ -122,17 +124,32 @@ def conclude(check, started):
     (check.out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
     text = targets.table(rows)
     (check.out / "table.txt").write_text(text + "\n")
-    with tarfile.open(check.out / "logs.tar.gz", "w:gz") as tar:
-        for name in ("results.jsonl", "summary.json", "table.txt", "logs", "cache"):
-            if (check.out / name).exists():
-                tar.add(check.out / name)
     print(f"\n{text}\n", flush=True)
     if check.gpu:
         print(f"No GPU: {check.gpu}")
     for r in failed:
-        print(f"failed: {r['stage']}: {r['name']}: {r.get('reason', 'see ' + r.get('log', 'results.jsonl'))}")
-    print(f"Results: {check.out}; to have failures analysed, send logs.tar.gz from this folder.", flush=True)
+        print(f"failed: {r['stage']}: {r['name']}: {r.get('reason', 'see results.jsonl')}")
+    print(f"Results: {check.out}; to have failures analysed, send this folder.", flush=True)
     return code
+
+
+def check_in(options, out, work, started):
+    """Runs the stages, with the folder `work` for all files but the results. Returns the exit code."""
+    try:
+        node = Node(programs_of(options, work), out)
+    except Unusable as e:
+        print(f"gpu-check: error: {e}", file=sys.stderr)
+        return 2
+    check = Check(out, work, node, options.time_limit - (time.monotonic() - started), options.quick)
+    watch = None
+    for stage in options.stages:
+        run_stage(check, stage, options.stage_limit)
+        if stage.name == "machine":
+            watch = monitor(check)
+    if watch:
+        watch.terminate()
+        watch.wait()
+    return conclude(check, started)
 
 
 def main(arguments=None):
@@ -140,24 +157,8 @@ def main(arguments=None):
     options = parse(arguments)
     out = pathlib.Path(options.out).resolve()
     out.mkdir(parents=True, exist_ok=True)
-    try:
-        node = Node(programs_of(options, out), out)
-    except Unusable as e:
-        print(f"gpu-check: error: {e}", file=sys.stderr)
-        return 2
-    check = Check(out, node, options.time_limit - (time.monotonic() - started), options.quick)
-    watch = None
-    for stage in options.stages:
-        run_stage(check, stage, options.stage_limit)
-        if stage.name == "machine":
-            watch = monitor(check)
-    shutil.rmtree(out / "universes", ignore_errors=True)
-    for checkpoints in out.glob("runs/*/checkpoints"):
-        shutil.rmtree(checkpoints)
-    if watch:
-        watch.terminate()
-        watch.wait()
-    return conclude(check, started)
+    with tempfile.TemporaryDirectory(prefix="gpu-check-", dir=options.work) as work:
+        return check_in(options, out, pathlib.Path(work), started)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Parts that all stages share: commands with time limits, and results that are written at once."""
+"""Parts that all stages share: commands with time limits, and results that are written at once, since a job may end at
+any time."""
 
 import json
 import os
@@ -13,7 +14,8 @@ PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 NO_TIME = "not begun: the time of the stage is used up"
 LEAST_SECONDS = 15  # with less time left, a command is not started
 TAIL_LINES = 25
-HIDDEN = ("stage", "name", "status", "seconds", "log", "exit_code", "traceback")  # left out of the line on the screen
+MOST_LOGGED = 200_000  # characters of a command's stream in log.txt: its beginning and its end
+HIDDEN = ("stage", "name", "status", "seconds", "exit_code", "traceback")  # left out of the line on the screen
 
 
 def end_group(process, number):
@@ -30,8 +32,8 @@ class Ended:
     """A command that has ended, or that was ended at its time limit."""
 
     def __init__(self, command, code, seconds, log, reason):
-        """code: None if the command was not started, or was ended at its limit. reason: why it failed; None if it did
-        not fail."""
+        """code: None if the command was not started, or was ended at its limit. log: the files log.out and log.err have
+        its output. reason: why it failed; None if it did not fail."""
         self.command, self.code, self.seconds, self.log, self.reason = command, code, seconds, log, reason
 
     @property
@@ -52,12 +54,18 @@ class Ended:
         return {stream: self.text(stream).splitlines()[-TAIL_LINES:] for stream in ("out", "err")}
 
 
-class Check:
-    """One run of gpu-check.sh: its folder, its programs, its time, its results."""
+def shortened(text):
+    half = MOST_LOGGED // 2
+    return text if len(text) <= MOST_LOGGED else f"{text[:half]}\n[... {len(text) - 2 * half} characters ...]\n{text[-half:]}"
 
-    def __init__(self, out, node, seconds, quick):
-        self.out, self.node, self.quick = pathlib.Path(out), node, quick
-        self.logs = self.out / "logs"
+
+class Check:
+    """One run of gpu-check.sh: its folders, its programs, its time, its results. out: has few files, which are written as
+    results come. work: for all other files."""
+
+    def __init__(self, out, work, node, seconds, quick):
+        self.out, self.work, self.node, self.quick = pathlib.Path(out), pathlib.Path(work), node, quick
+        self.logs = self.work / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.end = time.monotonic() + seconds
         self.stage, self.stage_end, self.stage_seconds = "", self.end, seconds
@@ -66,6 +74,7 @@ class Check:
         self.programs_run, self.gpu = False, None
         self.lock = threading.Lock()
         self.file = open(self.out / "results.jsonl", "w", buffering=1)
+        self.log = open(self.out / "log.txt", "w", buffering=1)
 
     def begin(self, stage, seconds):
         self.stage_seconds = seconds
@@ -77,8 +86,16 @@ class Check:
         return self.stage_end - time.monotonic()
 
     def run(self, name, command, limit=3600.0, env=None, cwd=None):
-        """Runs a command; its output goes to logs/<stage>-<name>.out and .err. At the limit its whole group is
-        ended."""
+        """Runs a command; its output is in log.txt when it has ended. At the limit its whole group is ended."""
+        done = self.run_unlogged(name, command, limit, env, cwd)
+        text = f"##### {self.stage}: {name}: {done.reason or 'done'} in {done.seconds:.1f} s: {' '.join(done.command)}\n"
+        for stream in ("out", "err"):
+            text += f"--- std{stream}\n{shortened(done.text(stream))}\n" if done.text(stream) else ""
+        with self.lock:
+            self.log.write(text)
+        return done
+
+    def run_unlogged(self, name, command, limit, env, cwd):
         log = self.logs / re.sub(r"[^A-Za-z0-9._-]+", "_", f"{self.stage}-{name}")
         command = [str(c) for c in command]
         limit = min(limit, self.left())
@@ -107,7 +124,6 @@ class Check:
         result = {"stage": self.stage, "name": name, "status": status, **values}
         if ended is not None:
             result["seconds"] = round(ended.seconds, 3)
-            result["log"] = str(ended.log.relative_to(self.out))
             if status == FAILED and ended.reason == NO_TIME:
                 result.update(status=SKIPPED, reason=NO_TIME)
             elif status == FAILED:

@@ -44,7 +44,7 @@ def smi(check):
     tool = check.node.tool("nvidia-smi")
     if not tool:
         return "no nvidia-smi"
-    done = check.run("nvidia-smi", [tool, f"--query-gpu={','.join(SMI)}", "--format=csv,noheader"], 20)
+    done = check.run("nvidia-smi", [tool, f"--query-gpu={','.join(SMI)}", "--format=csv,noheader"], 60)
     if not done.ok:
         return f"{done.reason}: {done.text().strip()} {done.text('err').strip()}"
     return [dict(zip(SMI, (v.strip() for v in line.split(",")))) for line in done.text().splitlines()]
@@ -80,22 +80,27 @@ def facts(check):
 
 
 def machine(check):
+    probe(check)
     check.record("facts", PASSED, facts=facts(check))
+
+
+def probe(check):
+    """Runs a small step, before all else: a cold machine may need a minute to load the libraries."""
     bench = check.node.program("keelson-bench")
-    probe = check.run("probe", [bench, "step", "--size", 32, "--steps", 1, "--warmup", 0, "--json"],
+    done = check.run("probe", [bench, "step", "--size", 32, "--steps", 1, "--warmup", 0, "--json"],
                       env={"KEELSON_TUNE": "off", "KEELSON_VERBOSE": "1"})
-    check.programs_run = probe.ok
-    if probe.ok:
-        device = probe.json()["device"]
+    check.programs_run = done.ok
+    if done.ok:
+        device = done.json()["device"]
         check.gpu = "" if re.search(r"\bsm_\d", device) else f"this build computes on {device}"
-        check.record("device", PASSED, probe, device=device)
+        check.record("device", PASSED, done, device=device)
         return
-    refusal = re.search(r"error: device 'cuda': (.*)", probe.text("err"))
-    if refusal and probe.code == 2:
+    refusal = re.search(r"error: device 'cuda': (.*)", done.text("err"))
+    if refusal and done.code == 2:
         check.gpu = refusal.group(1)
-        check.record("device", SKIPPED, probe, reason=f"no GPU: {check.gpu}")
+        check.record("device", SKIPPED, done, reason=f"no GPU: {check.gpu}")
     else:
         check.gpu = "the programs do not run here"
         missing = check.run("ldd", ["ldd", bench], 10)
-        check.record("device", FAILED, probe,
+        check.record("device", FAILED, done,
                      missing=[line.strip() for line in missing.text().splitlines() if "not found" in line])

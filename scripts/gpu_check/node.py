@@ -69,7 +69,8 @@ class Node:
         if not bench.exists():
             raise Unusable(f"no keelson-bench in {self.programs}; give --archive FILE or --programs DIR "
                            "(the folder bin/ of a build or of an unpacked archive)")
-        self.env = dict(os.environ, KEELSON_CACHE=str(out / "cache"), XDG_CACHE_HOME=str(out / "cache"),
+        # A cache that the user names has the tuner's choices of an earlier check.
+        self.env = dict(os.environ, KEELSON_CACHE=os.environ.get("KEELSON_CACHE", str(out / "cache")),
                         OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", GTEST_COLOR="no")
         self.folders = library_folders()
         mpi = self.programs.parent / "mpi"
@@ -99,7 +100,10 @@ class Node:
         version = subprocess.run([mpirun, "--version"], env=self.env, text=True, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT).stdout
         if re.search("Open MPI|OpenRTE", version):  # ranks may share cores here
-            return [mpirun, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
+            # Open MPI 4 ends without a remote shell, which one node does not need.
+            remote = any(shutil.which(shell, path=self.env["PATH"]) for shell in ("ssh", "rsh"))
+            alone = [] if remote or not re.search(r"\b4\.\d+\.\d+", version) else ["--mca", "plm", "isolated"]
+            return [mpirun, *alone, "--bind-to", "none", "--map-by", ":OVERSUBSCRIBE"]
         return [mpirun]
 
     def tool(self, name):

@@ -1,5 +1,7 @@
-"""Stages that time steps: `bench`, and `torch`, which takes turns with PyTorch on the same GPU."""
+"""Stages that time steps: `bench`; `torch`, which takes turns with PyTorch on the same GPU; and `kernels`, which times
+each kernel."""
 
+import csv
 import os
 import pathlib
 import statistics
@@ -7,12 +9,11 @@ import sys
 
 from .check import FAILED, PASSED, SKIPPED
 
-RATES = {"mlperf": "samples_per_second", "paper": "samples_per_second"}  # other networks: words_per_second
 TURNS = 2
 
 
 def size_of(check, net):
-    if net.startswith("lstm-"):
+    if net not in ("mlperf", "paper"):
         return ()
     return ("--size", 128 if not check.quick else 80 if net == "paper" else 32)
 
@@ -22,8 +23,8 @@ def cases(check):
     default."""
     if check.quick:
         return [("mlperf", "fp32", 1, True), ("lstm-small", "fp32", 0, False)]
-    telling = [("mlperf", "bf16", 1), ("lstm-medium", "bf16", 0), ("lstm-large", "bf16", 0), ("mlperf", "fp32", 1),
-               ("paper", "bf16", 1), ("lstm-small", "bf16", 0)]
+    telling = [("mlperf", "bf16", 1), ("lstm-medium", "bf16", 0), ("lstm-large", "bf16", 0), ("deepcam", "bf16", 2),
+               ("tiramisu", "bf16", 2), ("mlperf", "fp32", 1), ("paper", "bf16", 1), ("lstm-small", "bf16", 0)]
     everything = [(net, precision, batch) for batch in (1, 4) for net in ("mlperf", "paper")
                   for precision in ("bf16", "tf32", "fp16", "fp32")]
     everything += [(net, precision, 0) for precision in ("tf32", "fp32", "fp16")
@@ -32,7 +33,7 @@ def cases(check):
 
 
 def rate(net, result):
-    return result[RATES.get(net, "words_per_second")]
+    return result["words_per_second" if net.startswith("lstm-") else "samples_per_second"]
 
 
 def step(check, name, net, precision, batch, *options):
@@ -55,8 +56,15 @@ def time_case(check, name, net, precision, batch):
     not_captured = [line for line in said if "is not captured" in line]
     reason = {"reason": "a part of the step is not recorded as a CUDA graph"} if not_captured else {}
     check.record(name, FAILED if not_captured else PASSED, done, rate=rate(net, result),
-                 milliseconds=result["seconds_per_step"] * 1e3, gflop_per_second=result["gflop_per_second"], **reason,
+                 milliseconds=result["seconds_per_step"] * 1e3, gflop_per_second=result["gflop_per_second"],
+                 start_seconds=start_seconds(done, result), **reason,
                  result=result, tuned=len(tuner), tuner=tuner, not_captured=not_captured)
+
+
+def start_seconds(done, result):
+    """Seconds until the first timed step, with the choice of algorithms if the tuner's cache does not know them. The
+    same case's second start, in time_calls(), finds them there."""
+    return round(done.seconds - 200 * result["seconds_per_step"], 2)
 
 
 def time_calls(check, name, net, precision, batch):
@@ -82,6 +90,34 @@ def bench(check, again=False):
                 run(check, title, net, precision, batch)
 
 
+def kernels(check):
+    """Asks Nsight Compute for the time of each kernel of MLPerf CosmoFlow's step: the sum, less than the step's time,
+    tells the gaps between kernels. The names that take most time are recorded."""
+    tool = check.node.tool("ncu")
+    if not tool:
+        check.record("ncu", SKIPPED, reason="no ncu (Nsight Compute), in PATH or CUDA_HOME")
+        return
+    steps = 1 + 10  # one before, which is not captured; keelson-bench times ten together
+    command = [tool, "--clock-control", "none", "--metrics", "gpu__time_duration.sum", "--csv", "--print-units", "base",
+               check.node.program("keelson-bench"), "step", "--net", "mlperf", *size_of(check, "mlperf"), "--precision", "bf16",
+               "--steps", 1, "--warmup", 1]
+    done = check.run("mlperf bf16", command)
+    lines = [line for line in done.text().splitlines() if line.startswith('"')]
+    total, count = {}, {}
+    for row in csv.DictReader(lines):
+        if row.get("Metric Name") == "gpu__time_duration.sum":
+            name = row["Kernel Name"]
+            total[name] = total.get(name, 0) + float(row["Metric Value"].replace(",", "")) * 1e-6
+            count[name] = count.get(name, 0) + 1
+    if not done.ok or not total:
+        check.record("mlperf bf16", FAILED, done)
+        return
+    step_ms = (check.found("bench", "mlperf bf16 batch 1") or {}).get("milliseconds")
+    slowest = sorted(total, key=total.get, reverse=True)[:40]
+    check.record("mlperf bf16", PASSED, done, kernels=sum(count.values()) / steps, kernel_milliseconds=sum(total.values()) / steps,
+                 step_milliseconds=step_ms, slowest=[[total[n] / steps, count[n] / steps, n] for n in slowest])
+
+
 def rest(check):
     """Runs the cases for which stage `bench` had no time, in the time that all other stages have left."""
     check.stage = "bench"
@@ -98,6 +134,9 @@ def torch(check):
         check.record("PyTorch", SKIPPED, there, reason="not there: " + (there.text("err").splitlines() or ["?"])[-1])
         return
     check.record("PyTorch", PASSED, there, **there.json())
+    if not check.gpu:
+        peaks = check.run("ceilings", [python, script, "--ceilings"], 60, plain)
+        check.record("ceilings", PASSED if peaks.ok else FAILED, peaks, **(peaks.json() if peaks.ok else {}))
     precision = "fp32" if check.gpu else "bf16"
     for net in ("mlperf",) if check.quick else ("mlperf", "lstm-medium", "lstm-large", "paper"):
         batch = 20 if net.startswith("lstm-") else 1

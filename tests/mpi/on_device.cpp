@@ -244,6 +244,36 @@ TEST_F(OnDeviceChoice, LeavesHostMemoryToTheWorld) {
   EXPECT_EQ(data, std::vector<float>(10, static_cast<float>(size())));
 }
 
+/// On a GPU, also for one rank, so that a machine with one GPU calls NCCL.
+TEST_F(OnDeviceChoice, SumsByNcclOnRequest) {
+  Device& device = context("kokkos").device();
+  if (device.shares_host_memory()) GTEST_SKIP() << "this build computes on " << device.describe();
+  std::unique_ptr<Communicator> comm;
+  try {
+    comm = comm::on_device(world(), device, "nccl");
+  } catch (const InputError& refusal) {
+    GTEST_SKIP() << refusal.what();
+  }
+  EXPECT_EQ(comm->transport().rfind("NCCL ", 0), 0) << comm->transport();
+  DeviceArray<float> one(device, 1000), all(device, 1000 * static_cast<std::size_t>(size()));
+  const auto sum = comm->make_allreduce(one.data(), one.size(), "sum");
+  const auto rows =
+      comm->make_collective({Kind::allgather, one.data(), all.data(), 4000, Element::byte, 0, "rows of all"});
+  for (int step = 0; step < 3; ++step) {
+    const auto mine = exact_waves<float>(1000, rank(), step);
+    one = mine;
+    sum->start();
+    rows->start();
+    rows->wait();
+    sum->wait();
+    const auto expected = summed_on_hosts(mine);
+    EXPECT_EQ(one.values(), expected);
+    auto first = all.values();
+    first.resize(expected.size());
+    EXPECT_EQ(first, expected);
+  }
+}
+
 TEST_F(OnDeviceChoice, HeedsTheVariable) {
   FakeAsyncDevice device(Reach::libraries);
   setenv("KEELSON_COLLECTIVES", "mpi", 1);
