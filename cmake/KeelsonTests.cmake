@@ -119,6 +119,13 @@ foreach(folder IN LISTS folders)
   endif()
 endforeach()
 
+# These tests launch kernels of their own.
+target_link_libraries(test_kokkos PRIVATE Kokkos::kokkos)
+if(KEELSON_HAVE_CUDA)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${tests_dir}/kokkos/*.cpp)
+  keelson_cuda_sources(test_kokkos ${sources})
+endif()
+
 target_compile_definitions(test_onnx PRIVATE KEELSON_PYTHON="${Python3_EXECUTABLE}")  # runs models elsewhere
 
 file(GLOB sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/*.cpp)

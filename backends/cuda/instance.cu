@@ -22,6 +22,10 @@ class CudaInstance : private Resources, public kokkos::Instance {
     check(cudaEventRecord(event.get(), static_cast<CudaInstance&>(other).handle()), "cudaEventRecord");
     check(cudaStreamWaitEvent(stream.get(), event.get(), 0), "cudaStreamWaitEvent");
   }
+  /// Peeks: a fault that breaks the context stays, and check() clears all others.
+  void check_launch(const char* label) const override {
+    check(cudaPeekAtLastError(), "the launch of the kernel {}", label);
+  }
   cudaStream_t handle() const { return stream.get(); }
   Staging& copies() { return staging; }
 

@@ -22,6 +22,8 @@ class Instance : public ExecutionInstance {
   /// For spaces whose calls return when the work is done; other spaces override this function.
   void wait_for(ExecutionInstance& other) override;
   const Space& space() const { return space_; }
+  /// Throws Error if the device refused the last kernel, for devices whose launches report nothing by themselves.
+  virtual void check_launch(const char* /*label*/) const {}
 
  protected:
   Previous enter() override;

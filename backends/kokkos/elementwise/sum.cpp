@@ -49,7 +49,7 @@ struct AddTerms {
     store(dst + at, sum);
   }
 
-  static constexpr int host_width = 16;  ///< elements whose sum stays in registers
+  [[maybe_unused]] static constexpr int host_width = 16;  ///< elements whose sum stays in registers
 };
 
 /// The layouts of dst and terms if these layouts differ, for one pass of up to max_terms terms. `row` is the dim that
