@@ -29,13 +29,10 @@ struct Operands {
 /// convolution's result, which is zero in most elements.
 class ArgmaxOrDense : public ConvMaxPoolBackward {
  public:
-  ArgmaxOrDense(const LibraryPtr& library, const ConvMaxPoolDesc& d, std::unique_ptr<Pool> pool,
-                std::unique_ptr<Conv> conv, std::int64_t channels)
-      : d_(d),
-        unpooled_(pool->description().src),
-        pool_(std::move(pool)),
-        conv_(std::move(conv)),
-        argmax_(d, channels) {
+  /// `unpooled`: the convolution's result, which `pool` reads.
+  ArgmaxOrDense(const LibraryPtr& library, const ConvMaxPoolDesc& d, const TensorDesc& unpooled,
+                std::unique_ptr<Pool> pool, std::unique_ptr<Conv> conv, std::int64_t channels)
+      : d_(d), unpooled_(unpooled), pool_(std::move(pool)), conv_(std::move(conv)), argmax_(d, channels) {
     choose(*library);
   }
 
@@ -135,7 +132,7 @@ Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, cons
   if (!(layout(Role::src) == d.src.layout) || !(layout(Role::diff_dst) == unpooled.layout) ||
       !(layout(Role::diff_weights) == d.weights.layout))
     return std::string("the convolution needs other layouts");
-  auto op = std::make_unique<ArgmaxOrDense>(library, d, std::move(pool.primitive), std::move(made.primitive),
+  auto op = std::make_unique<ArgmaxOrDense>(library, d, unpooled, std::move(pool.primitive), std::move(made.primitive),
                                             padded > 0 ? padded : d.src.shape[1]);
   if (!op->runs()) return std::string("neither the dense gradient nor the gradient by argmax indices runs");
   return std::unique_ptr<ConvMaxPoolBackward>(std::move(op));

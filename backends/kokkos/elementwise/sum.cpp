@@ -33,8 +33,10 @@ struct AddTerms {
     if constexpr (!runs_on_host)
       if (end - begin == pack_width<T>) return add<pack_width<T>>(begin);
     Index i = begin;
-    if constexpr (runs_on_host)
-      for (; i + host_width <= end; i += host_width) add<host_width>(i);
+    if constexpr (runs_on_host) {
+      constexpr int width = 16;  // elements whose sum stays in registers
+      for (; i + width <= end; i += width) add<width>(i);
+    }
     for (; i < end; ++i) add<1>(i);
   }
 
@@ -48,8 +50,6 @@ struct AddTerms {
     }
     store(dst + at, sum);
   }
-
-  [[maybe_unused]] static constexpr int host_width = 16;  ///< elements whose sum stays in registers
 };
 
 /// The layouts of dst and terms if these layouts differ, for one pass of up to max_terms terms. `row` is the dim that
