@@ -192,15 +192,17 @@ std::vector<EngineChoice> engines(const Descriptor& graph, const CudnnTarget& ta
 }
 
 CudnnPlan::CudnnPlan(const EngineChoice& engine, const CudnnTarget& target)
-    : name_(engine.name), config_(engine.config), plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
-  if (const auto handle = target.handle()) plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+    : name_(engine.name),
+      config_(engine.config),
+      plan_(std::make_shared<Descriptor>(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)) {
+  if (const auto handle = target.handle()) plan_->set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
 #if CUDNN_VERSION >= 90800
-  if (target.described()) plan_.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.described());
+  if (target.described()) plan_->set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.described());
 #endif
-  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *config_);
-  plan_.finalize();
+  plan_->set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, *config_);
+  plan_->finalize();
   std::int64_t bytes = 0;
-  plan_.read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+  plan_->read(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
   workspace_ = static_cast<std::size_t>(std::max<std::int64_t>(bytes, 0));
 }
 
@@ -219,7 +221,7 @@ void CudnnPlan::execute(cudnnHandle_t handle, std::span<const std::int64_t> uids
     bound_.assign(pointers.begin(), pointers.end());
     bound_.push_back(workspace);
   }
-  check(cudnnBackendExecute(handle, plan_.get(), pack_->get()), "cuDNN's engine {}", name_);
+  check(cudnnBackendExecute(handle, plan_->get(), pack_->get()), "cuDNN's engine {}", name_);
 }
 
 }  // namespace keelson::cuda

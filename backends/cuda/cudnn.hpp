@@ -127,6 +127,10 @@ class CudnnPlan {
  public:
   /// Throws Error if the engine cannot run the graph after all; this is not rare.
   CudnnPlan(const EngineChoice& engine, const CudnnTarget& target);
+  /// The same kernels for another caller, with pointers of its own.
+  std::unique_ptr<CudnnPlan> share() const {
+    return std::unique_ptr<CudnnPlan>(new CudnnPlan(name_, config_, plan_, workspace_));
+  }
 
   std::size_t workspace_bytes() const { return workspace_; }
   const std::string& name() const { return name_; }
@@ -136,9 +140,13 @@ class CudnnPlan {
                void* workspace);
 
  private:
+  CudnnPlan(std::string name, std::shared_ptr<Descriptor> config, std::shared_ptr<Descriptor> plan,
+            std::size_t workspace)
+      : name_(std::move(name)), config_(std::move(config)), plan_(std::move(plan)), workspace_(workspace) {}
+
   std::string name_;
   std::shared_ptr<Descriptor> config_;  // the plan refers to it
-  Descriptor plan_;
+  std::shared_ptr<Descriptor> plan_;
   std::size_t workspace_ = 0;
   // The pointers of the last call: a network's plan passes the same pointers in every step.
   std::vector<void*> bound_;

@@ -104,7 +104,21 @@ CudnnConvVerb::CudnnConvVerb(const LibraryPtr& library, const ConvDesc& d, Verb 
       src_rows_(d.src.elements() / d.src.shape[1]),
       dst_rows_(d.dst.elements() / d.dst.shape[1]),
       weight_rows_(d.weights.elements() / d.weights.shape[1]) {
-  choose();
+  find_or_choose();
+}
+
+/// Takes what was chosen for an equal convolution, if there was one.
+void CudnnConvVerb::find_or_choose() {
+  const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
+                               workspace_limit(*library_));
+  const auto here = fmt::format("{}, handle {}", key, static_cast<const void*>(library_->cudnn().handle()));
+  if (const auto known = library_->known_choice(here)) {
+    variant_ = known->variant;
+    plan_ = known->plan->share();
+    return;
+  }
+  choose(key);
+  library_->keep_choice(here, std::make_shared<CudnnChoice>(variant_, plan_->share()));
 }
 
 /// The plan of an engine. Throws Unsupported if the workspace is over the limit, or the engine does not run.
@@ -115,7 +129,7 @@ std::unique_ptr<CudnnPlan> CudnnConvVerb::make_plan(const Candidate& c) const {
   return plan;
 }
 
-void CudnnConvVerb::choose() {
+void CudnnConvVerb::choose(const std::string& key) {
   const auto variants = conv_variants(d_, verb_, target_);
   std::vector<Candidate> all;
   std::vector<std::string> names;
@@ -127,8 +141,6 @@ void CudnnConvVerb::choose() {
   if (all.empty()) backends::decline("no engine of cuDNN {} supports this convolution", cudnnGetVersion());
   Trial trial(*this);
   std::optional<std::size_t> best;
-  const auto key = fmt::format("{} {}{} within {} bytes", to_string(verb_), describe(d_), d_.tf32 ? " tf32" : "",
-                               workspace_limit(*library_));
   try {
     best = library_->autotuner.choose(key, "", names, {[&](std::size_t i) { return trial.run(i, all[i]); }});
   } catch (const NoTrialMemory&) {

@@ -13,6 +13,12 @@ struct ConvOperands {
   void *src = nullptr, *weights = nullptr, *bias = nullptr, *dst = nullptr;
 };
 
+/// What CudnnConvVerb has chosen for a verb of a convolution.
+struct CudnnChoice {
+  ConvVariant variant;  ///< without its engines
+  std::unique_ptr<CudnnPlan> plan;
+};
+
 /// One verb of a convolution with the chosen algorithm.
 class CudnnConvVerb {
  public:
@@ -38,7 +44,8 @@ class CudnnConvVerb {
   bool copies_weights(const ConvVariant& v) const;
   Parts parts_of(const ConvVariant& v, std::size_t workspace) const;
   std::unique_ptr<CudnnPlan> make_plan(const Candidate& c) const;
-  void choose();
+  void find_or_choose();
+  void choose(const std::string& key);
   void run(const ConvVariant& v, CudnnPlan& plan, const ConvOperands& o, void* scratch) const;
 
   LibraryPtr library_;

@@ -3,6 +3,8 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "backends/cuda/gpu.hpp"
 #include "backends/cuda/handles.hpp"
@@ -11,7 +13,9 @@
 
 namespace keelson::cuda {
 
-class Cudnn;  ///< cuDNN's handle, complete in the files that use cuDNN
+// Complete in the files that use cuDNN.
+class Cudnn;         ///< cuDNN's handle
+struct CudnnChoice;  ///< the algorithm of a verb of a convolution
 
 /// The state that the primitives of one context share; each primitive holds a shared pointer to it.
 struct Library {
@@ -25,10 +29,22 @@ struct Library {
   /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. Only one host thread
   /// at a time may use a handle.
   Cudnn& cudnn();
+  /// The algorithm that was chosen for a convolution, a verb and a stream; null: none yet. For an equal convolution
+  /// nothing is asked of cuDNN's heuristics, tried or compiled again.
+  std::shared_ptr<const CudnnChoice> known_choice(const std::string& key) {
+    const std::scoped_lock lock(mutex_);
+    const auto found = choices_.find(key);
+    return found == choices_.end() ? nullptr : found->second;
+  }
+  void keep_choice(const std::string& key, std::shared_ptr<const CudnnChoice> choice) {
+    const std::scoped_lock lock(mutex_);
+    choices_[key] = std::move(choice);
+  }
 
  private:
   std::mutex mutex_;
   std::map<cudaStream_t, std::shared_ptr<Cudnn>> cudnn_;
+  std::map<std::string, std::shared_ptr<const CudnnChoice>> choices_;  ///< they end before the handles
 };
 using LibraryPtr = std::shared_ptr<Library>;
 

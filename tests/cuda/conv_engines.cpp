@@ -142,7 +142,7 @@ TEST_P(ConvEnginesTest, EverythingThatConvolutionsMayHave) {
     for (const auto v : verbs) EXPECT_FALSE(engines(d, v).empty()) << what << ", " << to_string(v);
 }
 
-TEST_P(ConvEnginesTest, SeveralEnginesAreTriedAndManySettingsOfEach) {
+TEST_P(ConvEnginesTest, FewEnginesAreTriedWithTheirFirstSettings) {
   for (const auto type : {DType::bf16, DType::f16})
     for (std::int64_t channels = 32, extent = 64; channels <= 256; channels *= 2, extent /= 2)
       for (const auto v : verbs) {
@@ -158,9 +158,8 @@ TEST_P(ConvEnginesTest, SeveralEnginesAreTriedAndManySettingsOfEach) {
           int all = 0, most = 0;
           for (const auto& [engine, settings] : engines) all += settings, most = std::max(most, settings);
           EXPECT_GE(engines.size(), 3U) << what << " " << way;
-          EXPECT_LE(all, 32) << what << " " << way;
-          EXPECT_LE(most, 8) << what << " " << way;
-          EXPECT_GE(most, 4) << what << " " << way;
+          EXPECT_LE(all, 4) << what << " " << way;
+          EXPECT_EQ(most, 1) << what << " " << way;
         }
       }
 }
@@ -173,7 +172,7 @@ TEST_P(ConvEnginesTest, TheOrderIsTheSameEachTime) {
 TEST_P(ConvEnginesTest, WeightGradientsOf16BitOperandsAreRounded) {
   for (const auto type : {DType::bf16, DType::f16})
     for (const auto& name : engines(conv(32, 64, 64, type), Verb::backward_weights))
-      EXPECT_TRUE(name.starts_with("rounded/")) << name << ": docs/gpus.md says that there is none in f32";
+      EXPECT_TRUE(name.starts_with("rounded/")) << name << ": those that write f32 compile their kernels, and are slow";
 }
 
 TEST_P(ConvEnginesTest, BiasAndActivationAreFusedWhereTheResultIsLarge) {
