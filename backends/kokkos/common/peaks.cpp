@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "backends/kokkos/common/tile.hpp"
+#include "backends/kokkos/common/values.hpp"
 
 namespace keelson::kokkos {
 
@@ -82,11 +83,8 @@ double measure_copy_rate(float* dst, const float* src, Index count) {
   const double seconds = best_of(0.3, [&] {
     for_each_block(
         label, count,
-        KOKKOS_LAMBDA(Index begin, Index end) {
-          KEELSON_INDEPENDENT_ITERATIONS
-          for (Index i = begin; i < end; ++i) dst[i] = src[i];
-        },
-        65536);
+        KOKKOS_LAMBDA(Index begin, Index end) { map_run(begin, end, [](float x) { return x; }, dst, src); }, 65536,
+        pack_width<float>);
   });
   return 2.0 * static_cast<double>(count) * sizeof(float) / seconds;
 }

@@ -18,11 +18,13 @@ struct DiffSums {
 
   template <int N>
   KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&sum)[N], double (&)[N]) const {
-    for (Index row = begin; row < end; row += step) {
-      float x[N];
-      load(diff + r.offset(row, channel), x);
-      for (int l = 0; l < N; ++l) sum[l] += static_cast<double>(x[l]);
-    }
+    for_rows(begin, end, step, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N];
+      for (int k = 0; k < K; ++k) load(diff + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k)
+        for (int l = 0; l < N; ++l) sum[l] += static_cast<double>(x[k][l]);
+    });
   }
 };
 

@@ -153,6 +153,45 @@ struct AddRowsOfTerms {
   }
 };
 
+/// On a GPU: an item adds a pack of a row. The compiler knows the number of terms, so that the pointers stay in
+/// registers and all terms are read before the first addition.
+template <class T, int count>
+struct AddPacksOfTerms {
+  static constexpr int width = pack_width<T>;
+  SumRows r;
+  Terms<T> terms;
+  T* dst;
+  Divider by_packs;  ///< packs of a row
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index first = by_packs.split(item) * width;
+    Index to = first, from[count];
+    for (int k = 0; k < count; ++k) from[k] = first;
+    for (int i = r.outer_rank - 1; i >= 0; --i) {
+      const Index steps = r.outer[i].by_extent.split(item);
+      to += steps * r.outer[i].dst;
+      for (int k = 0; k < count; ++k) from[k] += steps * r.outer[i].src[k];
+    }
+    float x[count][width];
+    for (int k = 0; k < count; ++k) load(terms.src[k] + from[k], x[k]);
+    for (int k = 1; k < count; ++k)
+      for (int l = 0; l < width; ++l) x[0][l] += x[k][l];
+    store(dst + to, x[0]);
+  }
+};
+
+/// The kernel for the number of terms.
+template <class T, int count = 2>
+void add_packs(const SumRows& rows, const Terms<T>& terms, T* dst) {
+  if constexpr (count > max_terms) {
+    fail("a sum of {} terms, at most {} were expected", terms.count, max_terms);
+  } else {
+    if (terms.count != count) return add_packs<T, count + 1>(rows, terms, dst);
+    const Index packs = rows.row.extent / pack_width<T>, items = rows.rows * packs;
+    launch("keelson::sum::packs", items, AddPacksOfTerms<T, count>{rows, terms, dst, Divider(packs, items)});
+  }
+}
+
 struct AddDoubles {
   const double *a, *b;
   double* sum;
@@ -212,6 +251,9 @@ class KokkosSum : public Sum {
   static void add_rows(const SumRows& rows, const Terms<T>& terms, T* dst, Index together) {
     constexpr Index host_elements = 4096;
     if (!rows.runs || !rows.begins_at_multiples(together)) together = 1;
+    if constexpr (!runs_on_host)
+      if (terms.count > 1 && together == pack_width<T> && rows.row.extent % together == 0)
+        return add_packs(rows, terms, dst);
     const Index tile = std::min(rows.row.extent, runs_on_host ? host_elements : together);
     const Index rows_each = runs_on_host ? std::max<Index>(1, host_elements / rows.row.extent) : 1;
     const Index tiles = ceil_div(rows.row.extent, tile), items = ceil_div(rows.rows, rows_each) * tiles;

@@ -53,27 +53,46 @@ struct ClassLane {
 
   KOKKOS_FUNCTION Exponentials of_lane(const float* x, Index lane) const {
     float largest = x[lane];
-    for (Index f = lane + lanes; f < o.features; f += lanes) largest = x[f] > largest ? x[f] : largest;
+    each(x, lane, [&](float v) { largest = v > largest ? v : largest; });
     double sum = 0;
     // A lane in which all predictions are -infinity adds nothing, but its sum would be NaN.
-    for (Index f = lane; f < o.features && largest != -Kokkos::Experimental::infinity_v<float>; f += lanes)
-      sum += static_cast<double>(fast_exp(x[f] - largest));
+    if (largest != -Kokkos::Experimental::infinity_v<float>)
+      each(x, lane, [&](float v) { sum += static_cast<double>(fast_exp(v - largest)); });
     return {sum, largest};
+  }
+
+  /// Calls use(v) for the lane's values, in order. Memory answers late, so several are read before the first is used.
+  template <class Use>
+  KOKKOS_FORCEINLINE_FUNCTION void each(const float* x, Index lane, const Use& use) const {
+    constexpr int ahead = 8;
+    Index f = lane;
+    for (; f + (ahead - 1) * lanes < o.features; f += ahead * lanes) {
+      float values[ahead];
+      for (int k = 0; k < ahead; ++k) values[k] = x[f + k * lanes];
+      for (int k = 0; k < ahead; ++k) use(values[k]);
+    }
+    for (; f < o.features; f += lanes) use(x[f]);
   }
 };
 
 /// Of a row, from its lanes.
 KOKKOS_INLINE_FUNCTION Exponentials of_all_lanes(const Exponentials* parts, Index r, Index rows, Index lanes) {
   float largest = parts[r].largest;
-  for (Index s = 1; s < lanes; ++s) {
-    const float v = parts[s * rows + r].largest;
-    largest = v > largest ? v : largest;
-  }
+  const auto each = [&](const auto& use) {
+    constexpr int ahead = 8;  // parts that are read before the first is used
+    Index s = 0;
+    for (; s + ahead <= lanes; s += ahead) {
+      Exponentials values[ahead];
+      for (int k = 0; k < ahead; ++k) values[k] = parts[(s + k) * rows + r];
+      for (int k = 0; k < ahead; ++k) use(values[k]);
+    }
+    for (; s < lanes; ++s) use(parts[s * rows + r]);
+  };
+  each([&](const Exponentials& part) { largest = part.largest > largest ? part.largest : largest; });
   double sum = 0;
-  for (Index s = 0; s < lanes; ++s) {
-    const auto part = parts[s * rows + r];
+  each([&](const Exponentials& part) {
     if (part.sum != 0) sum += part.sum * Kokkos::exp(static_cast<double>(part.largest) - largest);
-  }
+  });
   return {sum, largest};
 }
 

@@ -1,5 +1,6 @@
 #include "engine/ops/batch_norm.hpp"
 
+#include "backends/kokkos/common/merged_launches.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/norm/channel_rows.hpp"
 #include "engine/ops/factory.hpp"
@@ -24,17 +25,20 @@ struct ValueSums {
   template <int N>
   KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
                            double (&second)[N]) const {
-    for (Index row = begin; row < end; row += step) {
-      const double w = static_cast<double>(weight[row / r.per_weight]);
-      if (w == 0) continue;
-      float x[N];
-      load(src + r.offset(row, channel), x);
-      for (int l = 0; l < N; ++l) {
-        const double value = static_cast<double>(x[l]), weighted = w * value;
-        first[l] += weighted;
-        second[l] += weighted * value;
+    for_rows(begin, end, step, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N];
+      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k) {
+        const double w = static_cast<double>(weight[r.by_weight.quotient(row + k * step)]);
+        if (w == 0) continue;
+        for (int l = 0; l < N; ++l) {
+          const double value = static_cast<double>(x[k][l]), weighted = w * value;
+          first[l] += weighted;
+          second[l] += weighted * value;
+        }
       }
-    }
+    });
   }
 };
 
@@ -52,17 +56,22 @@ struct GradientSums {
     float factor[N], middle[N];
     for (int l = 0; l < N; ++l) factor[l] = inverse_deviation(variance[channel + l], epsilon);
     for (int l = 0; l < N; ++l) middle[l] = mean[channel + l];
-    for (Index row = begin; row < end; row += step) {
-      const Index at = r.offset(row, channel);
-      float x[N], g[N];
-      load(src + at, x);
-      load(diff_dst + at, g);
-      for (int l = 0; l < N; ++l) {
-        const double gradient = static_cast<double>(g[l]);
-        first[l] += gradient;
-        second[l] += gradient * static_cast<double>((x[l] - middle[l]) * factor[l]);
+    for_rows(begin, end, step, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N], g[K][N];
+      for (int k = 0; k < K; ++k) {
+        const Index at = r.offset(row + k * step, channel);
+        load(src + at, x[k]);
+        load(diff_dst + at, g[k]);
       }
-    }
+      for (int k = 0; k < K; ++k) {
+        for (int l = 0; l < N; ++l) {
+          const double gradient = static_cast<double>(g[k][l]);
+          first[l] += gradient;
+          second[l] += gradient * static_cast<double>((x[k][l] - middle[l]) * factor[l]);
+        }
+      }
+    });
   }
 };
 
@@ -75,20 +84,22 @@ struct Normalize {
   ChannelRows r;
 
   template <int N>
-  KOKKOS_FUNCTION void rows(Index begin, Index end, Index channel) const {
+  KOKKOS_FUNCTION void rows(Index begin, Index end, Index step, Index channel) const {
     float factor[N], middle[N], offset[N];
     for (int l = 0; l < N; ++l) {
       factor[l] = inverse_deviation(variance[channel + l], epsilon) * scale[channel + l];
       middle[l] = mean[channel + l];
       offset[l] = shift[channel + l];
     }
-    for (Index row = begin; row < end; ++row) {
-      const Index at = r.offset(row, channel);
-      float x[N];
-      load(src + at, x);
-      for (int l = 0; l < N; ++l) x[l] = (x[l] - middle[l]) * factor[l] + offset[l];
-      store(dst + at, x);
-    }
+    for_rows(begin, end, step, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N];
+      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k) {
+        for (int l = 0; l < N; ++l) x[k][l] = (x[k][l] - middle[l]) * factor[l] + offset[l];
+        store(dst + r.offset(row + k * step, channel), x[k]);
+      }
+    });
   }
 };
 
@@ -102,7 +113,7 @@ struct GradientOfSource {
   ChannelRows r;
 
   template <int N>
-  KOKKOS_FUNCTION void rows(Index begin, Index end, Index channel) const {
+  KOKKOS_FUNCTION void rows(Index begin, Index end, Index step, Index channel) const {
     const double total = sums[2 * r.channels], inverse = total > 0 ? 1 / total : 0;
     float factor[N], middle[N], constant[N], slope[N];
     for (int l = 0; l < N; ++l) {
@@ -113,15 +124,21 @@ struct GradientOfSource {
       constant[l] = static_cast<float>(diff_sums[c] * inverse);
       slope[l] = static_cast<float>(diff_sums[r.channels + c] * inverse) * deviation;
     }
-    for (Index row = begin; row < end; ++row) {
-      const Index at = r.offset(row, channel);
-      const float w = weight[row / r.per_weight];
-      float x[N], g[N];
-      load(src + at, x);
-      load(diff_dst + at, g);
-      for (int l = 0; l < N; ++l) g[l] = factor[l] * (g[l] - w * (constant[l] + (x[l] - middle[l]) * slope[l]));
-      store(diff_src + at, g);
-    }
+    for_rows(begin, end, step, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N], g[K][N];
+      for (int k = 0; k < K; ++k) {
+        const Index at = r.offset(row + k * step, channel);
+        load(src + at, x[k]);
+        load(diff_dst + at, g[k]);
+      }
+      for (int k = 0; k < K; ++k) {
+        const float w = weight[r.by_weight.quotient(row + k * step)];
+        for (int l = 0; l < N; ++l)
+          g[k][l] = factor[l] * (g[k][l] - w * (constant[l] + (x[k][l] - middle[l]) * slope[l]));
+        store(diff_src + r.offset(row + k * step, channel), g[k]);
+      }
+    });
   }
 };
 
@@ -150,7 +167,7 @@ void batch_statistics(const double* sums, Index channels, float* mean, float* va
 void follow_statistics(const LossScale* scale, const double* sums, Index channels, float momentum, float* mean,
                        float* variance) {
   constexpr const char* label = "keelson::batch_norm::running";
-  launch(
+  launch_merging(
       label, channels, KOKKOS_LAMBDA(Index c) {
         const double total = sums[2 * channels];
         if (!(total > 1) || (scale && scale->skip)) return;
@@ -194,7 +211,7 @@ class KokkosBatchNormSums : public OnChannels<BatchNormSums> {
       channel_sums<T>("keelson::batch_norm::sums", rows_, from, from,
                       ValueSums<T>{static_cast<const T*>(from), w, rows_}, result, const_cast<void*>(memory));
     });
-    sum_weights(w, rows_.rows / rows_.per_weight, rows_.per_weight, result + 2 * rows_.channels);
+    sum_weights(w, rows_.by_weight.quotient(rows_.rows), rows_.by_weight.divisor(), result + 2 * rows_.channels);
   }
 
  private:
@@ -290,6 +307,7 @@ class KokkosRunningStatistics : public OnChannels<RunningStatistics> {
  public:
   explicit KokkosRunningStatistics(const RunningStatisticsDesc& d)
       : OnChannels(channels_desc(d.channels), 8), momentum_(d.momentum) {}
+  bool merges(Verb) const override { return true; }
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [sums, mean, variance, loss_scale] = args;
     follow_statistics(static_cast<const LossScale*>(loss_scale.raw()), sums.data<double>(), src_.shape[1], momentum_,

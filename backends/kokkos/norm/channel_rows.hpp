@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/common/values.hpp"
 
@@ -10,15 +12,15 @@ namespace keelson::kokkos {
 /// The rows of a strided tensor.
 struct ChannelRows {
   Index rows, channels, channel_stride;
-  bool packed;       ///< channels-last without gaps: the rows are contiguous
-  Strided at;        ///< offsets of the first channels, if not packed
-  Index per_weight;  ///< rows that share a sample's weight
+  bool packed;        ///< channels-last without gaps: the rows are contiguous
+  Strided at;         ///< offsets of the first channels, if not packed
+  Divider by_weight;  ///< rows that share a sample's weight
 
   ChannelRows(const TensorDesc& d, Index samples)
       : channels(d.shape[1]), channel_stride(channels > 1 ? d.layout.strides()[1] : 1), at(d) {
     rows = channels > 0 ? d.elements() / channels : 0;
     packed = d.shape.rank() == 2 ? d.layout.is_plain(d.shape) : d.layout.is_channels_last(d.shape);
-    per_weight = samples > 0 ? rows / samples : 1;
+    by_weight = Divider(samples > 0 ? rows / samples : 1, rows + 1);
     at.rank = d.shape.rank() - 1;
     for (int i = 1; i < at.rank; ++i) at.extents[i] = d.shape[i + 1], at.strides[i] = d.layout.strides()[i + 1];
   }
@@ -52,7 +54,20 @@ void with_device_pack(const ChannelRows& r, const void* a, const void* b, const 
     use(std::integral_constant<int, 1>{});
 }
 
-// ---- element-wise work: body.template rows<N>(begin, end, channel)
+/// Rows that a work item on a GPU reads before it computes with the first of them: memory answers late.
+inline constexpr int rows_ahead = 4;
+
+/// Calls use(integral_constant<int, K>, row) for row = begin, begin + step, ... below end, K rows in each call.
+template <class Use>
+KOKKOS_FORCEINLINE_FUNCTION void for_rows(Index begin, Index end, Index step, const Use& use) {
+  Index row = begin;
+  if constexpr (!runs_on_host)
+    for (; row + (rows_ahead - 1) * step < end; row += rows_ahead * step)
+      use(std::integral_constant<int, rows_ahead>{}, row);
+  for (; row < end; row += step) use(std::integral_constant<int, 1>{}, row);
+}
+
+// ---- element-wise work: body.template rows<N>(begin, end, step, channel)
 
 template <class Body>
 struct HostTiles {
@@ -63,7 +78,7 @@ struct HostTiles {
     Index begin, end;
     template <int N>
     KOKKOS_FUNCTION void run(Index channel) const {
-      body.template rows<N>(begin, end, channel);
+      body.template rows<N>(begin, end, 1, channel);
     }
   };
   KOKKOS_FUNCTION void operator()(Index item) const {
@@ -76,9 +91,10 @@ template <class Body, int N>
 struct DevicePacks {
   Body body;
   Divider by_packs;
-  KOKKOS_FUNCTION void operator()(Index row) const {
-    const Index pack = by_packs.split(row);
-    body.template rows<N>(row, row + 1, pack * N);
+  Index rows, step;
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index pack = by_packs.split(item);
+    body.template rows<N>(item, rows, step, pack * N);
   }
 };
 
@@ -90,8 +106,12 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
   } else {
     with_device_pack<T>(r, a, b, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      const Index packs = r.channels / N, items = r.rows * packs;
-      launch(label, items, DevicePacks<Body, N>{body, Divider(packs, items)});
+      // An item processes several rows, for which it computes what belongs to a channel once, but there are enough
+      // items for the whole GPU.
+      constexpr Index many = Index{1} << 18, most_each = 16;
+      const Index packs = r.channels / N;
+      const Index step = ceil_div(r.rows, std::clamp<Index>(r.rows * packs / many, 1, most_each));
+      launch(label, step * packs, DevicePacks<Body, N>{body, Divider(packs, step * packs), r.rows, step});
     });
   }
 }
@@ -102,11 +122,12 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
 /// are added.
 struct ChannelSumsPlan {
   static constexpr Index fan = 64;
+  static constexpr Index two_fans = fan * fan;  ///< most slots on a GPU: more of them need another launch
   Index slots, width;
 
   explicit ChannelSumsPlan(const ChannelRows& r) : width(2 * r.channels) {
-    const Index most = runs_on_host ? 256 : (Index{1} << 19) / (r.channels > 0 ? r.channels : 1);
-    const Index wanted = ceil_div(r.rows, runs_on_host ? 16 * rows_per_tile : 8);
+    const Index most = runs_on_host ? 256 : std::min(two_fans, (Index{1} << 19) / (r.channels > 0 ? r.channels : 1));
+    const Index wanted = ceil_div(r.rows, runs_on_host ? 16 * rows_per_tile : 4 * rows_ahead);
     slots = wanted < 1 ? 1 : wanted < most ? wanted : most < 1 ? 1 : most;
   }
   std::size_t scratch_bytes() const {
@@ -147,11 +168,12 @@ struct HostSums {
 template <class Term, int N>
 struct DeviceSums {
   Term term;
+  Divider by_packs;
   Index rows, slots, channels;
   double* sums;
 
-  KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index packs = channels / N, slot = item / packs, channel = item % packs * N;
+  KOKKOS_FUNCTION void operator()(Index slot) const {
+    const Index channel = by_packs.split(slot) * N;
     double first[N] = {}, second[N] = {};
     term.template add<N>(slot, rows, slots, channel, first, second);
     double* to = sums + slot * 2 * channels + channel;
@@ -163,11 +185,19 @@ struct DeviceSums {
 struct FanIn {
   const double* from;
   double* to;
-  Index slots, next, width;
+  Index slots, next;
+  Divider by_width;
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index column = item % width;
+    Index s = item;
+    const Index column = by_width.split(s), width = by_width.divisor();
     double sum = 0;
-    for (Index s = item / width; s < slots; s += next) sum += from[s * width + column];
+    constexpr int ahead = 16;  // values that are read before the first of them is added
+    for (; s + (ahead - 1) * next < slots; s += ahead * next) {
+      double values[ahead];
+      for (int k = 0; k < ahead; ++k) values[k] = from[(s + k * next) * width + column];
+      for (int k = 0; k < ahead; ++k) sum += values[k];
+    }
+    for (; s < slots; s += next) sum += from[s * width + column];
     to[item] = sum;
   }
 };
@@ -184,11 +214,13 @@ void channel_sums(const char* label, const ChannelRows& r, const void* a, const 
   else
     with_device_pack<T>(r, a, b, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      launch(label, plan.slots * (r.channels / N), DeviceSums<Term, N>{term, r.rows, plan.slots, r.channels, first});
+      const Index packs = r.channels / N, items = plan.slots * packs;
+      launch(label, items, DeviceSums<Term, N>{term, Divider(packs, items), r.rows, plan.slots, r.channels, first});
     });
   for (Index slots = plan.slots; slots > 1;) {
     const Index next = ceil_div(slots, ChannelSumsPlan::fan);
-    launch(label, next * plan.width, FanIn{here, next == 1 ? result : there, slots, next, plan.width});
+    launch(label, next * plan.width,
+           FanIn{here, next == 1 ? result : there, slots, next, Divider(plan.width, next * plan.width)});
     double* swap = here;
     here = there, there = swap;
     slots = next;

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "backends/common/divider.hpp"
-#include "backends/kokkos/common/values.hpp"
 #include "backends/kokkos/elementwise/eltwise_math.hpp"
+#include "backends/kokkos/norm/channel_rows.hpp"
 
 namespace keelson::kokkos {
 
@@ -74,24 +73,29 @@ struct SumPlan {
 
   SumPlan(Index rows, Index channels) {
     const Index at_once = runs_on_host ? 1 << 10 : 1 << 19;  // values of the first sums
-    slots = std::clamp<Index>(at_once / std::max<Index>(channels, 1), 1, std::max<Index>(1, ceil_div(rows, 8)));
+    slots = std::clamp<Index>(at_once / std::max<Index>(channels, 1), 1,
+                              std::max<Index>(1, ceil_div(rows, runs_on_host ? 8 : 8 * rows_ahead)));
   }
 };
 
 template <class T, int N>
 struct ChannelSums {
   const T* values;
-  Index rows, slots, channels;  ///< channels in packs of N
-  float* sums;                  ///< (slots, channels)
+  Index rows, slots;
+  Divider by_packs;  ///< packs of N in a row
+  float* sums;       ///< (slots, channels)
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index slot = item / channels, channel = item % channels;
+    Index slot = item;
+    const Index packs = by_packs.divisor(), pack = by_packs.split(slot);
     float sum[N] = {};
-    for (Index row = slot; row < rows; row += slots) {
-      float x[N];
-      load(values + (row * channels + channel) * N, x);
-      for (int j = 0; j < N; ++j) sum[j] += x[j];
-    }
+    for_rows(slot, rows, slots, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N];
+      for (int k = 0; k < K; ++k) load(values + ((row + k * slots) * packs + pack) * N, x[k]);
+      for (int k = 0; k < K; ++k)
+        for (int j = 0; j < N; ++j) sum[j] += x[k][j];
+    });
     store(sums + item * N, sum);
   }
 };
@@ -101,7 +105,8 @@ void partial_sums(const T* values, Index rows, Index channels, Index slots, floa
   constexpr const char* label = "keelson::channels::partial_sums";
   with_pack<T>(channels, values, sums, [&](auto n) {
     constexpr int N = decltype(n)::value;
-    launch(label, slots * (channels / N), ChannelSums<T, N>{values, rows, slots, channels / N, sums});
+    const Index packs = channels / N, items = slots * packs;
+    launch(label, items, ChannelSums<T, N>{values, rows, slots, Divider(packs, items), sums});
   });
 }
 
