@@ -9,6 +9,7 @@
 #include "backends/cuda/instance.hpp"
 #include "backends/cuda/queue.hpp"
 #include "backends/kokkos/common/peaks.hpp"
+#include "backends/kokkos/common/run_merged.hpp"
 #include "engine/base/align.hpp"
 
 namespace keelson::cuda {
@@ -99,6 +100,11 @@ class CudaDevice : public Device {
     return cuda::make_queue(*this, make_urgent_stream());
   }
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override { return cuda::record(work); }
+
+  bool merges_launches() const override { return true; }
+  void run_together(std::size_t count, const std::function<void(std::size_t)>& call) override {
+    kokkos::run_merged(count, call);
+  }
 
   int vector_width() const override { return 1; }
   DType preferred_half() const override {

@@ -7,6 +7,7 @@
 #include "backends/common/budget.hpp"
 #include "backends/kokkos/common/kernel.hpp"
 #include "backends/kokkos/common/peaks.hpp"
+#include "backends/kokkos/common/run_merged.hpp"
 #include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/factory.hpp"
 #include "engine/base/huge_pages.hpp"
@@ -195,6 +196,11 @@ class KokkosDevice : public Device {
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override {
     KEELSON_EXPECT(can_capture());
     return std::make_unique<KokkosRecording>(work);
+  }
+
+  bool merges_launches() const override { return !kokkos::runs_on_host; }
+  void run_together(std::size_t count, const std::function<void(std::size_t)>& call) override {
+    kokkos::run_merged(count, call);
   }
 
   int vector_width() const override { return kokkos::vector_width; }

@@ -89,13 +89,26 @@ void GraphExecutor::execute(std::size_t i) {
   if (tracer) tracer->ran(i, begin, end);
 }
 
+std::size_t GraphExecutor::end_of_group(std::size_t i, std::size_t last) {
+  const auto& calls = program_.calls();
+  const int group = calls[i].together;
+  std::size_t end = i + 1;
+  if (group == 0 || profiling_ || checker_ || tracer()) return end;
+  while (end < last && calls[end].together == group) ++end;
+  return end;
+}
+
 void GraphExecutor::execute(const Segment& s, ProgressEngine* progress) {
   const auto look = [&] {
     if (tracer_ && TraceRecorder::active()) tracer_->look();
   };
   ResumedThread thread(s.queues_only ? progress : nullptr);
-  for (std::size_t i = s.first; i < s.last; ++i) {
-    execute(i);
+  for (std::size_t i = s.first, end = 0; i < s.last; i = end) {
+    end = end_of_group(i, s.last);
+    if (end == i + 1)
+      execute(i);
+    else
+      device_.run_together(end - i, [&](std::size_t k) { bound_[i + k].run(); });
     if (!progress || thread) continue;
     progress->advance();
     look();

@@ -43,6 +43,9 @@ class GraphExecutor {
   void execute(const Segment& s, ProgressEngine* progress);
   /// Runs call `i`, and measures its time if that is asked for.
   void execute(std::size_t i);
+  /// Index behind the calls that run together with call `i` (Call::together), at most `last`. Calls that are checked or
+  /// timed run one by one.
+  std::size_t end_of_group(std::size_t i, std::size_t last);
   /// The tracer for the active recorder; null: nothing is traced.
   CallTracer* tracer();
 

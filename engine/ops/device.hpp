@@ -141,6 +141,13 @@ class Device {
   /// allocation, no fence), and keeps the queued work instead of running it. Only if can_capture(); throws Error if the
   /// work cannot be captured.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) { return (void)work, nullptr; }
+  /// Whether run_together() makes fewer launches of kernels than the calls one by one.
+  virtual bool merges_launches() const { return false; }
+  /// Runs call(0), ... call(count - 1), which do not depend on each other, each a verb of a primitive that merges
+  /// (Primitive::merges), in any order. A device to which a launch is costly launches kernels of one kind together.
+  virtual void run_together(std::size_t count, const std::function<void(std::size_t)>& call) {
+    for (std::size_t i = 0; i < count; ++i) call(i);
+  }
   virtual int vector_width() const = 0;  ///< floats in a vector register of this build's kernels
   /// The 16-bit type in which this device multiplies fastest; f32: no 16-bit type is faster.
   virtual DType preferred_half() const { return DType::f32; }

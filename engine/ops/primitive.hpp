@@ -77,6 +77,8 @@ class Primitive {
   /// Whether the result is linear in all sources together, without a constant: then the sum of several ranks' results
   /// is the result of the sums of their sources.
   virtual bool is_linear() const { return false; }
+  /// Whether the verb does nothing but launch kernels that Device::run_together() may merge with those of other calls.
+  virtual bool merges(Verb) const { return false; }
   /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 

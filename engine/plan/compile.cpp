@@ -11,6 +11,7 @@
 #include "engine/plan/compiled_graph.hpp"
 #include "engine/plan/fuse.hpp"
 #include "engine/plan/gradients.hpp"
+#include "engine/plan/independent_calls.hpp"
 #include "engine/plan/input_descs.hpp"
 #include "engine/plan/overlap_messages.hpp"
 #include "engine/plan/plan_report.hpp"
@@ -335,6 +336,7 @@ CompiledGraph Compiler::finish() {
   if (options.training && !parts.inputs.empty()) overlap_messages(program);
   c.phase_ends = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                            : insert_collectives(build, {}, {});
+  if (context().device().merges_launches()) gather_independent_calls(program, c.phase_ends.exchange);
   program.place();
   c.structure = plan_structure(build, fused.nodes, parts.bounds);
   c.checks_gradients = build.checks_gradients;

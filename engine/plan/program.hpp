@@ -115,6 +115,8 @@ struct Call {
   std::string node, op;           ///< name of the node, for reports; name of the op: "conv", "reorder"
   std::vector<Operand> operands;  ///< in the order of the op's declaration
   std::variant<Computation, Communication> work;  ///< what the call does
+  /// Above 0: neighbours with the same number do not depend on each other and may run by Device::run_together().
+  int together = 0;
 
   /// The computation, or null for a communication.
   const Computation* computation() const { return std::get_if<Computation>(&work); }

@@ -167,6 +167,25 @@ TEST_P(FakeAsyncPlanTest, TakesInputsAsTheirReaderWantsThem) {
   EXPECT_EQ(type[1], volumes ? DType::bf16 : DType::s32);
 }
 
+/// Updates of parameters do not depend on each other: a device may run their kernels together, in any order.
+TEST_P(FakeAsyncPlanTest, UpdatesRunTogether) {
+  const Graph g = graph();
+  const Sgd sgd = momentum();
+  const Lars lars;
+  const Lamb lamb;
+  for (const Optimizer* optimizer : {static_cast<const Optimizer*>(&sgd), static_cast<const Optimizer*>(&lars),
+                                     static_cast<const Optimizer*>(&lamb)}) {
+    const auto alone = make_fake_async_context(), together = make_fake_async_context();
+    fake_async_device(*alone).set_merges_launches(false);
+    const auto expected = train(*alone, g, Precision::fp32, *optimizer);
+    const auto got = train(*together, g, Precision::fp32, *optimizer);
+    EXPECT_EQ(got.losses, expected.losses) << optimizer->to_string();
+    EXPECT_EQ(got.parameters, expected.parameters) << optimizer->to_string();
+    EXPECT_EQ(fake_async_device(*alone).calls_run_together(), 0);
+    EXPECT_GT(fake_async_device(*together).calls_run_together(), 0) << optimizer->to_string();
+  }
+}
+
 /// In fp16: gradients that overflow move nothing, no state either, and halve the scale.
 void expect_skips(Context& context, const Graph& g, const Optimizer& optimizer) {
   Parameters parameters(g, context, 1);

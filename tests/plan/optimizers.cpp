@@ -187,7 +187,9 @@ TEST_P(OptimizersTest, AppendTheirOwnCalls) {
   {
     Parameters parameters(g, ctx(), 1);
     const auto e = executor_of(lamb, parameters);
-    EXPECT_EQ(ops_of(*e, "conv/weights"), (Ops{"direction", "sum of squares", "sum of squares", "update"}));
+    auto calls = ops_of(*e, "conv/weights");
+    std::ranges::sort(calls);  // a device that merges launches does not wait with the first sum for the direction
+    EXPECT_EQ(calls, (Ops{"direction", "sum of squares", "sum of squares", "update"}));
     EXPECT_EQ(ops_of(*e, "conv/bias"), (Ops{"direction", "update"}));
     EXPECT_GE(ops_of(*e, "all gradients").size(), 1u);
     EXPECT_EQ(std::ranges::count(ops_of(*e, "all gradients"), "sum of squares"), 1);

@@ -55,6 +55,7 @@ class AsyncBase : public Op {
   std::string name(Verb v) const override { return near_->name(v); }
   std::size_t scratch_bytes(Verb v) const override { return near_->scratch_bytes(v); }
   std::size_t workspace_bytes() const override { return near_->workspace_bytes(); }
+  bool merges(Verb v) const override { return near_->merges(v); }
   Cost cost(Verb v) const override { return near_->cost(v); }
 
  protected:

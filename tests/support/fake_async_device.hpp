@@ -70,6 +70,14 @@ class FakeAsyncDevice : public Device {
   void set_energy(const DeviceEnergy& energy) { energy_ = energy; }
 
   std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) override;
+  bool merges_launches() const override { return merges_; }
+  void set_merges_launches(bool merges) { merges_ = merges; }  ///< true at first
+  /// In the reverse order, so that a call which depends on another one computes something else.
+  void run_together(std::size_t count, const std::function<void(std::size_t)>& call) override {
+    run_together_ += count;
+    for (std::size_t i = count; i-- > 0;) call(i);
+  }
+  std::size_t calls_run_together() const { return run_together_; }
 
   /// Queues a kernel: `work` is done in order with all other work.
   void queue(std::function<void()> work) { lane().add(std::move(work)); }
@@ -95,6 +103,8 @@ class FakeAsyncDevice : public Device {
   std::string bus_id_;
   DeviceEnergy energy_{std::nullopt, "no counter"};
   int replays_ = 0;
+  std::size_t run_together_ = 0;
+  bool merges_ = true;
   std::vector<std::weak_ptr<Lane>> instances_;  ///< lanes of the execution instances
   std::shared_ptr<ExecutionInstance> main_;
   ExecutionInstance* current_ = nullptr;    ///< null: main_. This device supports one host thread

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/kokkos/common/kernel.hpp"
+#include "backends/kokkos/common/merged_launches.hpp"
 
 /// Sums of many terms on a GPU, in f64 and in an order that depends only on the number of terms. (On a CPU the threads
 /// sum blocks, and one thread adds the few sums.)
@@ -50,15 +50,21 @@ struct Numbers {
 constexpr Index parallel_sum_scratch(Index count) { return sums_of(count) + sums_of(sums_of(count)); }
 
 /// result[row] = term(row, 0) + ... + term(row, count - 1) for each row, e.g. for each sample. The same launches add
-/// all rows.
-template <class Term>
+/// all rows. `merging`: by launch_merging().
+template <bool merging = false, class Term>
 void parallel_sums(const char* label, const Term& term, Index rows, Index count, double* scratch, double* result) {
   Index parts = sums_of(count);
   double *here = scratch, *there = scratch + rows * parts;
-  launch(label, rows * parts, PartialSums<Term>{term, count, parts, parts == 1 ? result : here});
+  const auto start = [&](Index items, const auto& functor) {
+    if constexpr (merging)
+      launch_merging(label, items, functor);
+    else
+      launch(label, items, functor);
+  };
+  start(rows * parts, PartialSums<Term>{term, count, parts, parts == 1 ? result : here});
   while (parts > 1) {
     const Index next = sums_of(parts);
-    launch(label, rows * next, PartialSums<Numbers>{{here, parts}, parts, next, next == 1 ? result : there});
+    start(rows * next, PartialSums<Numbers>{{here, parts}, parts, next, next == 1 ? result : there});
     const auto last = here;
     here = there, there = last;
     parts = next;
@@ -73,9 +79,9 @@ struct OneRow {
 };
 
 /// *result = term(0) + ... + term(count - 1)
-template <class Term>
+template <bool merging = false, class Term>
 void parallel_sum(const char* label, const Term& term, Index count, double* scratch, double* result) {
-  parallel_sums(label, OneRow<Term>{term}, 1, count, scratch, result);
+  parallel_sums<merging>(label, OneRow<Term>{term}, 1, count, scratch, result);
 }
 
 /// *result = values[0] + ... + values[count - 1], for the few sums that the threads of a CPU have made.

@@ -81,6 +81,7 @@ class KokkosLambDirection : public LambDirection {
   explicit KokkosLambDirection(const LambDirectionDesc& d) : desc_(d) {}
   Layout layout(Verb, Role) const override { return desc_.param.layout; }
   std::string name(Verb) const override { return "flat"; }
+  bool merges(Verb) const override { return true; }
   Cost cost(Verb) const override {
     const auto elements = static_cast<double>(desc_.param.elements());
     return {elements * 15, elements * 7 * sizeof(float)};
@@ -107,6 +108,7 @@ class KokkosLambStep : public LambStep {
   explicit KokkosLambStep(const LambStepDesc& d) : desc_(d) {}
   Layout layout(Verb, Role) const override { return desc_.param.layout; }
   std::string name(Verb) const override { return "flat"; }
+  bool merges(Verb) const override { return true; }
   Cost cost(Verb) const override {
     const auto elements = static_cast<double>(desc_.param.elements());
     return {elements * 2, elements * 3 * sizeof(float)};

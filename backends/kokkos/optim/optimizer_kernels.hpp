@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "backends/kokkos/common/kernel.hpp"
+#include "backends/kokkos/common/merged_launches.hpp"
 #include "engine/ops/loss_scale.hpp"
 
 /// The common part of the kernels of optimizers: they process flat arrays of one dense layout.
@@ -50,7 +50,7 @@ void for_flat_elements(const char* label, Index elements, const Body& body) {
     // Each item has up to 16 elements, but there are enough items for the whole GPU.
     constexpr Index many = Index{1} << 17, most_each = 16;
     const Index items = ceil_div(elements, std::clamp<Index>(elements / many, 1, most_each));
-    launch(label, items, StridedItems<Body>{body, elements, items});
+    launch_merging(label, items, StridedItems<Body>{body, elements, items});
   }
 }
 

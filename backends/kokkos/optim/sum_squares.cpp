@@ -44,6 +44,7 @@ class KokkosSumSquares : public SumSquares {
         sums_(device.allocate(static_cast<std::size_t>(sums_wanted()) * sizeof(double), "sum_squares")) {}
   Layout layout(Verb, Role) const override { return desc_.layout; }
   std::string name(Verb) const override { return "blocked"; }
+  bool merges(Verb) const override { return true; }
   Cost cost(Verb) const override {
     return {2.0 * static_cast<double>(elements_), static_cast<double>(elements_) * sizeof(float)};
   }
@@ -55,7 +56,7 @@ class KokkosSumSquares : public SumSquares {
       block_sums(src.data<float>(), elements_, parts);
       sum_in_order("keelson::sum_squares::total", parts, ceil_div(elements_, block), result);
     } else {
-      parallel_sum("keelson::sum_squares::sums", Squares{src.data<float>()}, elements_, parts, result);
+      parallel_sum<true>("keelson::sum_squares::sums", Squares{src.data<float>()}, elements_, parts, result);
     }
   }
 

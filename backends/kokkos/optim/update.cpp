@@ -148,6 +148,7 @@ class KokkosUpdate : public Update {
   explicit KokkosUpdate(const UpdateDesc& d) : desc_(d) {}
   Layout layout(Verb, Role) const override { return desc_.param.layout; }
   std::string name(Verb) const override { return desc_.rows > 0 ? "rows" : "flat"; }
+  bool merges(Verb) const override { return desc_.rows == 0; }
   Cost cost(Verb) const override {
     const auto elements =
         static_cast<double>(desc_.rows > 0 ? desc_.rows * desc_.param.shape[1] : desc_.param.elements());
