@@ -43,7 +43,7 @@ endif()
 # --- what scripts/gpu-check.sh needs: the script, the tests that use the device, and an MPI for nodes without one
 if(KEELSON_TESTS)
   list(APPEND archive_components check)
-  foreach(test IN ITEMS ops cuda execute plan nets train mpi)
+  foreach(test IN ITEMS ops cuda kokkos execute plan nets train mpi)
     if(TARGET test_${test})
       set_target_properties(test_${test} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib" INSTALL_RPATH_USE_LINK_PATH ON)
       target_link_options(test_${test} PRIVATE -Wl,--disable-new-dtags)

@@ -7,7 +7,7 @@ import re
 
 from .check import FAILED, PASSED, SKIPPED
 
-PROGRAMS = ("test_nets", "test_ops", "test_cuda", "test_train", "test_execute", "test_plan")  # the longest suites first
+PROGRAMS = ("test_nets", "test_ops", "test_cuda", "test_train", "test_execute", "test_plan", "test_kokkos")  # the longest suites first
 # These tests read source files, which an archive does not have.
 NEED_SOURCES = "SupportTable.DocumentShowsIt:Checkpoint.ReadsOlderFilesOfThisFormat"
 MOST_FAILURES = 20  # most failures of a suite in the results; its log has all
@@ -16,6 +16,9 @@ AT_A_TIME = max(2, min(8, len(os.sched_getaffinity(0)) // 2))  # processes that 
 # small.
 REDUCED = ("Softmax/*:Eltwise/*:Pool/*:Reorder/*:Sum/*:Concat/*:Update/*:UpdateRows/*:SumSquares/*:CheckGradients/*:"
            "Embedding/*:Dropout/*:Loss/*:RecurrentCell/*:Cases/*:ConvMaxPool/*:Conv/ConvOneCase.*:Dense/*:MatMul/*:Lamb/*")
+# Tests of communication that work on a GPU's memory, or on the host's. Others make plans for ranks without a communicator
+# for the GPU's memory.
+MPI_TESTS = "Allreduce*:Collectives*:Communicator*:ExactSum*:*OnDevice*:ProcessGrid*:SumOrder*:Watchdog*"
 QUICK = ("Softmax/SoftmaxTest", "Eltwise", "Flops")  # suites of test_ops
 
 
@@ -109,7 +112,7 @@ def mpi_tests(check):
         check.record("test_mpi", SKIPPED, reason="no test_mpi, or no mpirun")
         return
     done = check.run("test_mpi", [*check.node.mpiexec(), "-n", 2, check.node.program("test_mpi"),
-                                  "--gtest_filter=" + ("CommunicatorTest.*" if check.quick else "*")],
+                                  "--gtest_filter=" + ("CommunicatorTest.*" if check.quick else MPI_TESTS)],
                      env={"KEELSON_TUNE": "off", "OMP_NUM_THREADS": "1"})
     failed = sorted(set(re.findall(r"^\[  FAILED  \] (\S+?),? ", done.text(), re.M)))
     check.record("test_mpi", PASSED if done.ok else FAILED, done, failures=failed)
