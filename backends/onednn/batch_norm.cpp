@@ -41,6 +41,7 @@ class BatchNorm final : public CallPrimitive<ops::BatchNorm> {
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d) {
   if (d.src.layout.is_any()) decline("layout any; batch normalization takes its producer's layout");
+  if (d.relu) decline("oneDNN's ReLU makes 0 of NaN");
   return std::make_unique<BatchNorm>(library, d);
 }
 

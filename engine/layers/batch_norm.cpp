@@ -82,6 +82,16 @@ std::optional<ChannelPart> BatchNormLayer::channel_part(std::span<const ValueSha
   return part;
 }
 
+std::span<const FusionRule> BatchNormLayer::fusion_rules() const {
+  static const FusionRule rules[] = {fusion_rule(&BatchNormLayer::with_relu)};
+  return rules;
+}
+
+std::shared_ptr<const Layer> BatchNormLayer::with_relu(const EltwiseLayer& reader, const FusionPlace& at) const {
+  if (!at.training || relu_ || reader.params().kind != ops::EltwiseKind::relu) return nullptr;
+  return std::make_shared<BatchNormLayer>(options_, true);
+}
+
 BackwardFn BatchNormLayer::plan(ForwardBuilder& p) const {
   if (p.training()) return plan_training(p);
   TensorDesc d = p.src(0);
@@ -117,15 +127,17 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
   const BufferId variance = p.new_buffer("variance", statistics_desc.channel_desc());
   std::shared_ptr<ops::BatchNormStatistics> statistics = p.make(statistics_desc);
   p.forward(statistics, {.sums = sums, .mean = mean, .variance = variance}, "statistics");
-  std::shared_ptr<ops::BatchNorm> op = p.make(ops::BatchNormDesc{d, options_.epsilon});
+  std::shared_ptr<ops::BatchNorm> op = p.make(ops::BatchNormDesc{d, options_.epsilon, relu_});
   normalize(p, op, src, mean, variance);
 
-  return [=, epsilon = options_.epsilon, samples = p.batch()](BackwardBuilder& b) {
-    const ops::BatchNormBackwardDesc desc{d, samples, epsilon};
+  return [=, epsilon = options_.epsilon, relu = relu_, samples = p.batch()](BackwardBuilder& b) {
+    const ops::BatchNormBackwardDesc desc{d, samples, epsilon, relu};
     std::shared_ptr<ops::BatchNormBackward> backward = b.make(desc);
     const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
     const BufferId diff_sums =
         b.new_buffer("diff_sums", desc.diff_sums_desc(), Distribution::partial_in_groups(group, b.sum_axes()));
+    const BufferId scale = b.parameter_in("scale", Layout::any());
+    const BufferId shift = relu ? b.parameter_in("shift", Layout::any()) : no_buffer;
     const BufferId diff_scale = b.new_gradient("scale", Layout::any());
     const BufferId diff_shift = b.new_gradient("shift", Layout::any());
     b.backward_weights(backward, {.src = src,
@@ -134,10 +146,11 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
                                   .variance = variance,
                                   .diff_sums = diff_sums,
                                   .diff_scale = diff_scale,
-                                  .diff_shift = diff_shift});
+                                  .diff_shift = diff_shift,
+                                  .scale = relu ? scale : no_buffer,
+                                  .shift = shift});
     b.finish_gradients();
     if (!b.wants_diff_src(0)) return;
-    const BufferId scale = b.parameter_in("scale", Layout::any());
     b.backward_data(backward, {.src = src,
                                .diff_dst = diff_dst,
                                .weight = weight,
@@ -146,7 +159,8 @@ BackwardFn BatchNormLayer::plan_training(ForwardBuilder& p) const {
                                .scale = scale,
                                .sums = sums,
                                .diff_sums = diff_sums,
-                               .diff_src = b.new_diff_src(0, d.layout, d.dtype)});
+                               .diff_src = b.new_diff_src(0, d.layout, d.dtype),
+                               .shift = shift});
   };
 }
 

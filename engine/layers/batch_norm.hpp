@@ -1,18 +1,21 @@
 #pragma once
 
+#include "engine/layers/eltwise.hpp"
 #include "engine/layers/layers.hpp"
 
 namespace keelson {
 
-/// Batch normalization. In plans without training, convolutions fuse this layer into themselves (fusion rules).
+/// Batch normalization. In plans without training, convolutions fuse this layer into themselves; in training, this
+/// layer fuses a ReLU into itself, which saves passes over the values (fusion rules).
 class BatchNormLayer : public Layer {
  public:
   /// A layer with these options.
-  explicit BatchNormLayer(const BatchNormOptions& options) : options_(options) {}
+  explicit BatchNormLayer(const BatchNormOptions& options, bool relu = false) : options_(options), relu_(relu) {}
 
   const BatchNormOptions& options() const { return options_; }  ///< the options as given
 
   std::string kind() const override { return "batch_norm"; }
+  std::span<const FusionRule> fusion_rules() const override;
   bool keeps_type() const override { return true; }
   bool mixes_samples() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override;
@@ -27,9 +30,11 @@ class BatchNormLayer : public Layer {
   void to_onnx(OnnxBuilder& b) const override;
 
  private:
+  std::shared_ptr<const Layer> with_relu(const EltwiseLayer& reader, const FusionPlace& at) const;
   BackwardFn plan_training(ForwardBuilder& p) const;
 
   BatchNormOptions options_;
+  bool relu_;
 };
 
 }  // namespace keelson

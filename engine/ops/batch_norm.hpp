@@ -95,6 +95,7 @@ struct BatchNormDesc {
   using Op = BatchNorm;
   TensorDesc src;
   float epsilon = 1e-5f;  ///< added to the variance
+  bool relu = false;      ///< dst = max(0, ...); NaN stays NaN
 
   TensorDesc channel_desc() const { return TensorDesc::plain({src.shape[1]}); }
 };
@@ -111,7 +112,7 @@ class BatchNorm : public DescribedPrimitive<BatchNormDesc> {
     In<K, Role::bias, &BatchNormDesc::channel_desc> shift;
     Out<K, Role::dst, &BatchNormDesc::src, Role::src> dst;
   };
-  /// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift
+  /// dst = (src - mean) / sqrt(variance + epsilon) * scale + shift, then ReLU if that is asked for
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
@@ -154,13 +155,15 @@ struct BatchNormBackwardDesc {
   TensorDesc src;
   std::int64_t samples = 1;  ///< number of weights
   float epsilon = 1e-5f;     ///< as in forward
+  bool relu = false;         ///< as in forward
 
   TensorDesc channel_desc() const { return TensorDesc::plain({src.shape[1]}); }
   TensorDesc weight_desc() const { return TensorDesc::plain({samples}); }
   TensorDesc sums_desc() const { return TensorDesc::plain({2 * src.shape[1] + 1}, DType::f64); }
   TensorDesc diff_sums_desc() const { return TensorDesc::plain({2 * src.shape[1]}, DType::f64); }
 };
-/// In the formulas, x' = (src - mean) / sqrt(variance + epsilon).
+/// In the formulas, x' = (src - mean) / sqrt(variance + epsilon). With ReLU, g = diff_dst where x' scale + shift > 0,
+/// else 0; without, g = diff_dst. The verbs read scale and shift for that: with ReLU they must be given.
 class BatchNormBackward : public DescribedPrimitive<BatchNormBackwardDesc> {
  public:
   template <class K>
@@ -173,6 +176,8 @@ class BatchNormBackward : public DescribedPrimitive<BatchNormBackwardDesc> {
     Out<K, Role::diff_sums, &BatchNormBackwardDesc::diff_sums_desc> diff_sums;
     Out<K, Role::diff_weights, &BatchNormBackwardDesc::channel_desc> diff_scale;
     Out<K, Role::diff_bias, &BatchNormBackwardDesc::channel_desc> diff_shift;
+    OptionalIn<K, Role::weights, &BatchNormBackwardDesc::channel_desc> scale;
+    OptionalIn<K, Role::bias, &BatchNormBackwardDesc::channel_desc> shift;
     Scratch<K> scratch;
   };
   template <class K>
@@ -187,11 +192,11 @@ class BatchNormBackward : public DescribedPrimitive<BatchNormBackwardDesc> {
     In<K, Role::sums, &BatchNormBackwardDesc::sums_desc> sums;
     In<K, Role::diff_sums, &BatchNormBackwardDesc::diff_sums_desc> diff_sums;
     Out<K, Role::diff_src, &BatchNormBackwardDesc::src, Role::diff_dst> diff_src;
+    OptionalIn<K, Role::bias, &BatchNormBackwardDesc::channel_desc> shift;
   };
-  /// Over this rank's samples: diff_sums[c] = diff_shift = sum of diff_dst, diff_sums[C + c] = diff_scale = sum of
-  /// diff_dst x'.
+  /// Over this rank's samples: diff_sums[c] = diff_shift = sum of g, diff_sums[C + c] = diff_scale = sum of g x'.
   virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
-  /// diff_src = scale / sqrt(variance + epsilon) (diff_dst - weight / W (diff_sums[c] + x' diff_sums[C + c])), with the
+  /// diff_src = scale / sqrt(variance + epsilon) (g - weight / W (diff_sums[c] + x' diff_sums[C + c])), with the
   /// sums over all samples, W = sums[2 C].
   virtual void backward_data(const BackwardData<Tensors>& args) = 0;
 };

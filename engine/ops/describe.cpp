@@ -151,14 +151,16 @@ std::string describe(const RunningStatisticsDesc& d) {
   return fmt::format("running statistics, {} channels", d.channels);
 }
 
-std::string describe(const BatchNormDesc& d) { return fmt::format("batch normalization, src {}", to_string(d.src)); }
+std::string describe(const BatchNormDesc& d) {
+  return fmt::format("batch normalization{}, src {}", d.relu ? " + relu" : "", to_string(d.src));
+}
 
 std::string describe(const FoldBatchNormDesc& d) {
   return fmt::format("fold of batch normalization, weights {}, channels in dimension {}", to_string(d.weights), d.axis);
 }
 
 std::string describe(const BatchNormBackwardDesc& d) {
-  return fmt::format("gradients of batch normalization, src {}", to_string(d.src));
+  return fmt::format("gradients of batch normalization{}, src {}", d.relu ? " + relu" : "", to_string(d.src));
 }
 
 std::string describe(const BiasGradientDesc& d) {

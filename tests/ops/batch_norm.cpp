@@ -40,6 +40,12 @@ class BatchNormTest : public CaseTest<BatchNormCase> {
     if (c().samples > 1) w[c().samples - 1] = 0;
     return w;
   }
+  /// What stays of a gradient, or of a value, in front of a ReLU of the normalised values.
+  Array behind_relu(Array values, const Array& normalized) {
+    for (std::int64_t i = 0; i < values.shape.elements(); ++i)
+      if (!(normalized[i] > 0)) values[i] = 0;
+    return values;
+  }
   Shape channels{c().src[1]};
   // Far from 0, where sums of squares lose digits.
   Array x = rounded(oracle::random_uniform(c().src, "x", 2, 5), c().type);
@@ -71,38 +77,44 @@ TEST_P(BatchNormTest, NormalizesAsTheOracleDoes) {
   for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last, LayoutChoice::producer}) {
     const auto d = desc(choice);
     if (!d) continue;
-    const auto op = make(ops::BatchNormDesc{*d, epsilon});
-    if (!op) continue;
-    const auto what = fmt::format("{} {}", c().name, to_string(choice));
-    const Tensor src = whole(x, d->layout), dst = destination(ctx(), c().src, d->layout, c().type);
-    run_forward(what, *op, {src, values(s.mean), values(s.variance), values(scale), values(shift), dst});
-    const auto t = c().type == DType::f32 ? Tolerance{1e-5, 1e-5} : tolerance(c().type);
-    check(dst, oracle::batch_norm(x, s.mean, s.variance, scale, shift, epsilon), what, t);
+    const auto want = oracle::batch_norm(x, s.mean, s.variance, scale, shift, epsilon);
+    for (const bool relu : {false, true}) {
+      const auto op = make(ops::BatchNormDesc{*d, epsilon, relu});
+      if (!op) continue;
+      const auto what = fmt::format("{} {}{}", c().name, to_string(choice), relu ? " relu" : "");
+      const Tensor src = whole(x, d->layout), dst = destination(ctx(), c().src, d->layout, c().type);
+      run_forward(what, *op, {src, values(s.mean), values(s.variance), values(scale), values(shift), dst});
+      const auto t = c().type == DType::f32 ? Tolerance{1e-5, 1e-5} : tolerance(c().type);
+      check(dst, relu ? behind_relu(want, want) : want, what, t);
+    }
   }
 }
 
 TEST_P(BatchNormTest, GradientsMatchOracle) {
   const auto s = oracle::batch_statistics(x, weight());
-  const auto want = oracle::batch_norm_backward(dy, x, weight(), scale, epsilon);
-  for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last}) {
-    const auto d = desc(choice);
-    if (!d) continue;
-    const auto op = make(ops::BatchNormBackwardDesc{*d, c().samples, epsilon});
-    if (!op) continue;
-    const auto what = fmt::format("{} {}", c().name, to_string(choice));
-    const Tensor src = whole(x, d->layout), diff_dst = whole(dy, d->layout), mean = values(s.mean),
-                 variance = values(s.variance), diff_sums = sums(2 * channels[0]), diff_scale = result(channels),
-                 diff_shift = result(channels), diff_src = destination(ctx(), c().src, d->layout, c().type);
-    run_backward_weights(what, *op,
-                         {src, diff_dst, mean, variance, diff_sums, diff_scale, diff_shift,
-                          scratch(ctx(), op->scratch_bytes(Verb::backward_weights))});
-    check(diff_scale, want.scale, what + " scale", {2e-5, 2e-5});
-    check(diff_shift, want.shift, what + " shift");
-    run_backward_data(
-        what, *op,
-        {src, diff_dst, values(weight()), mean, variance, values(scale), put_f64(ctx(), s.sums), diff_sums, diff_src});
-    check(diff_src, want.src, what + " src", c().type == DType::f32 ? Tolerance{2e-5, 2e-5} : tolerance(c().type));
-  }
+  const auto y = oracle::batch_norm(x, s.mean, s.variance, scale, shift, epsilon);
+  for (const auto choice : {LayoutChoice::plain, LayoutChoice::channels_last})
+    for (const bool relu : {false, true}) {
+      const auto d = desc(choice);
+      if (!d) continue;
+      const auto op = make(ops::BatchNormBackwardDesc{*d, c().samples, epsilon, relu});
+      if (!op) continue;
+      const auto want = oracle::batch_norm_backward(relu ? behind_relu(dy, y) : dy, x, weight(), scale, epsilon);
+      const auto what = fmt::format("{} {}{}", c().name, to_string(choice), relu ? " relu" : "");
+      const Tensor factor = values(scale), offset = relu ? values(shift) : Tensor();
+      const Tensor src = whole(x, d->layout), diff_dst = whole(dy, d->layout), mean = values(s.mean),
+                   variance = values(s.variance), diff_sums = sums(2 * channels[0]), diff_scale = result(channels),
+                   diff_shift = result(channels), diff_src = destination(ctx(), c().src, d->layout, c().type);
+      run_backward_weights(what, *op,
+                           {src, diff_dst, mean, variance, diff_sums, diff_scale, diff_shift, relu ? factor : Tensor(),
+                            offset, scratch(ctx(), op->scratch_bytes(Verb::backward_weights))});
+      check(diff_scale, want.scale, what + " scale", {2e-5, 2e-5});
+      check(diff_shift, want.shift, what + " shift");
+      run_backward_data(what, *op,
+                        {src, diff_dst, values(weight()), mean, variance, factor, put_f64(ctx(), s.sums), diff_sums,
+                         diff_src, offset});
+      check(diff_src, want.src, what + " src", c().type == DType::f32 ? Tolerance{2e-5, 2e-5} : tolerance(c().type));
+    }
 }
 
 std::vector<BatchNormCase> batch_norm_cases() {

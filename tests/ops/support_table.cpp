@@ -20,6 +20,7 @@ const std::vector<SupportRow>& support_table() {
       {"AddRows",            "",                                 takes,  never,  never,   never,   never},
       {"BatchNorm",            "strided",                            takes,   takes,   if_fast, if_fast, may},
       {"BatchNorm",            "oneDNN's own layout",                never,   never,   may,     may,     may},
+      {"BatchNorm",            "with ReLU",                          takes,   takes,   never,   never,   never},
       {"BatchNormBackward",    "",                                   takes,   takes,   never,   never,   never},
       {"BatchNormStatistics",  "",                                   takes,   never,   never,   never,   never},
       {"BatchNormSums",        "",                                   takes,   takes,   never,   never,   never},
@@ -98,7 +99,9 @@ using namespace ops;
 // ---- the cell of a description
 
 SupportCell cell(const AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
-SupportCell cell(const BatchNormDesc& d, Device&) { return {"BatchNorm", strided_or_own(d.src), d.src.dtype}; }
+SupportCell cell(const BatchNormDesc& d, Device&) {
+  return {"BatchNorm", d.relu ? "with ReLU" : strided_or_own(d.src), d.src.dtype};
+}
 SupportCell cell(const BatchNormBackwardDesc& d, Device&) { return {"BatchNormBackward", "", d.src.dtype}; }
 SupportCell cell(const BatchNormStatisticsDesc&, Device&) { return {"BatchNormStatistics", "", DType::f32}; }
 SupportCell cell(const BatchNormSumsDesc& d, Device&) { return {"BatchNormSums", "", d.src.dtype}; }

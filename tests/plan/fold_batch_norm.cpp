@@ -197,6 +197,45 @@ TEST_P(FoldBatchNormPlan, FollowsTrainingOnTheSameParameters) {
   }
 }
 
+/// In training, a ReLU behind a normalization is a part of the normalization: fewer calls, the same results.
+TEST_P(FoldBatchNormPlan, TrainingNormalizesAndCutsOffInOneCall) {
+  const auto build = [](bool tanh_between) {
+    Graph g;
+    Var x = conv(g.input("x", {4, 12, 10}), {.filters = 6, .bias = false}, "a");
+    x = batch_norm(x, {}, "n");
+    x = tanh_between ? relu(tanh(x), "r") : relu(x, "r");
+    x = relu(batch_norm(conv(x, {.filters = 8, .bias = false}, "b"), {}, "m"), "s");
+    g.set_loss(mse(dense(flatten(x), {.features = 3}, "prediction"), g.input("y", {3})));
+    return g;
+  };
+  const auto relus = [&](const Graph& g) {
+    Parameters parameters(g, ctx(), 1);
+    const Sgd sgd;
+    return calls_of(Plan(g, parameters, {.batch = 2, .optimizer = &sgd}).rows(), "relu");
+  };
+  EXPECT_EQ(relus(build(false)), 0);
+  EXPECT_EQ(relus(build(true)), 1);
+  const auto train = [&](bool fuse) {
+    const Graph g = build(false);
+    Parameters parameters(g, ctx(), 1);
+    const Sgd sgd;
+    Executor executor(g, parameters, {.batch = 2, .fuse = fuse, .optimizer = &sgd});
+    set_input(ctx(), executor, "x", oracle::random_uniform({2, 4, 12, 10}, "x"));
+    set_input(ctx(), executor, "y", oracle::random_uniform({2, 3}, "y"));
+    Array all(Shape{parameters.count()});
+    std::int64_t at = 0;
+    for (int i = 0; i < 3; ++i) {
+      executor.forward({.inverse_samples = 0.5f, .learning_rate = 0.1f});
+      executor.backward();
+      executor.update();
+    }
+    for (const auto& p : parameters.all())
+      for (const float v : parameters.get(p)) all[at++] = v;
+    return all;
+  };
+  EXPECT_LT(relative_error(train(true), train(false)), 1e-5);
+}
+
 INSTANTIATE_TEST_SUITE_P(Plan, FoldBatchNormPlan, ::testing::ValuesIn(network_contexts()),
                          [](const auto& info) { return info.param; });
 

@@ -18,14 +18,14 @@ Graph dense_blocks(bool batch_norms) {
   const Var x = g.input("x", {3, 16, 12}), y = g.input("y", {2});
   const auto normal = [&](Var v) { return batch_norms ? batch_norm(v) : v; };
   Var v = conv(x, {.filters = 8, .bias = false}, "first");
-  v = relu(normal(v));
+  v = tanh(normal(v));
   for (int block = 0; block < 2; ++block) {
     for (int layer = 0; layer < 3; ++layer) {
       const Var made = conv(v, {.filters = 8}, fmt::format("block{}_{}", block, layer));
       v = concat({v, dropout(gelu(normal(made)), 0.25f)});
     }
     v = conv(v, {.filters = 16, .stride = 2}, fmt::format("transition{}", block));
-    v = relu(normal(v)) + v;
+    v = tanh(normal(v)) + v;
   }
   mse(dense(flatten(v), 2, "last"), y);
   return g;

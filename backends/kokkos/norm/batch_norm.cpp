@@ -42,11 +42,40 @@ struct ValueSums {
   }
 };
 
-/// Sums of diff_dst and of diff_dst x'.
-template <class T>
+/// The normalised values of N channels, before a ReLU: (x - middle) factor + offset.
+template <int N>
+struct Normalized {
+  float factor[N], middle[N], offset[N];
+
+  KOKKOS_FUNCTION Normalized(Index channel, const float* mean, const float* variance, const float* scale,
+                             const float* shift, float epsilon) {
+    for (int l = 0; l < N; ++l) {
+      factor[l] = inverse_deviation(variance[channel + l], epsilon) * scale[channel + l];
+      middle[l] = mean[channel + l];
+      offset[l] = shift[channel + l];
+    }
+  }
+  KOKKOS_FORCEINLINE_FUNCTION float value(int l, float x) const { return (x - middle[l]) * factor[l] + offset[l]; }
+  /// The gradient before the ReLU.
+  KOKKOS_FORCEINLINE_FUNCTION void gradient(const float (&x)[N], float (&g)[N]) const {
+    for (int l = 0; l < N; ++l) g[l] = value(l, x[l]) > 0 ? g[l] : 0.0f;
+  }
+};
+
+/// Stands for Normalized without a ReLU.
+template <int N>
+struct WithoutRelu {
+  KOKKOS_FUNCTION WithoutRelu(Index, const float*, const float*, const float*, const float*, float) {}
+  KOKKOS_FORCEINLINE_FUNCTION void gradient(const float (&)[N], float (&)[N]) const {}
+};
+template <bool relu, int N>
+using ReluOf = std::conditional_t<relu, Normalized<N>, WithoutRelu<N>>;
+
+/// Sums of g and of g x'.
+template <class T, bool relu>
 struct GradientSums {
   const T *src, *diff_dst;
-  const float *mean, *variance;
+  const float *mean, *variance, *scale, *shift;
   float epsilon;
   ChannelRows r;
 
@@ -56,6 +85,7 @@ struct GradientSums {
     float factor[N], middle[N];
     for (int l = 0; l < N; ++l) factor[l] = inverse_deviation(variance[channel + l], epsilon);
     for (int l = 0; l < N; ++l) middle[l] = mean[channel + l];
+    const ReluOf<relu, N> before(channel, mean, variance, scale, shift, epsilon);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N], g[K][N];
@@ -65,6 +95,7 @@ struct GradientSums {
         load(diff_dst + at, g[k]);
       }
       for (int k = 0; k < K; ++k) {
+        before.gradient(x[k], g[k]);
         for (int l = 0; l < N; ++l) {
           const double gradient = static_cast<double>(g[k][l]);
           first[l] += gradient;
@@ -81,33 +112,31 @@ struct Normalize {
   T* dst;
   const float *mean, *variance, *scale, *shift;
   float epsilon;
+  bool relu;
   ChannelRows r;
 
   template <int N>
   KOKKOS_FUNCTION void rows(Index begin, Index end, Index step, Index channel) const {
-    float factor[N], middle[N], offset[N];
-    for (int l = 0; l < N; ++l) {
-      factor[l] = inverse_deviation(variance[channel + l], epsilon) * scale[channel + l];
-      middle[l] = mean[channel + l];
-      offset[l] = shift[channel + l];
-    }
+    const Normalized<N> normalized(channel, mean, variance, scale, shift, epsilon);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N];
       for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
       for (int k = 0; k < K; ++k) {
-        for (int l = 0; l < N; ++l) x[k][l] = (x[k][l] - middle[l]) * factor[l] + offset[l];
+        for (int l = 0; l < N; ++l) x[k][l] = normalized.value(l, x[k][l]);
+        if (relu)
+          for (int l = 0; l < N; ++l) x[k][l] = x[k][l] < 0 ? 0.0f : x[k][l];  // NaN stays
         store(dst + r.offset(row + k * step, channel), x[k]);
       }
     });
   }
 };
 
-template <class T>
+template <class T, bool relu>
 struct GradientOfSource {
   const T *src, *diff_dst;
   T* diff_src;
-  const float *weight, *mean, *variance, *scale;
+  const float *weight, *mean, *variance, *scale, *shift;
   const double *sums, *diff_sums;
   float epsilon;
   ChannelRows r;
@@ -124,6 +153,7 @@ struct GradientOfSource {
       constant[l] = static_cast<float>(diff_sums[c] * inverse);
       slope[l] = static_cast<float>(diff_sums[r.channels + c] * inverse) * deviation;
     }
+    const ReluOf<relu, N> before(channel, mean, variance, scale, shift, epsilon);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N], g[K][N];
@@ -134,6 +164,7 @@ struct GradientOfSource {
       }
       for (int k = 0; k < K; ++k) {
         const float w = weight[r.by_weight.quotient(row + k * step)];
+        before.gradient(x[k], g[k]);
         for (int l = 0; l < N; ++l)
           g[k][l] = factor[l] * (g[k][l] - w * (constant[l] + (x[k][l] - middle[l]) * slope[l]));
         store(diff_src + r.offset(row + k * step, channel), g[k]);
@@ -164,19 +195,22 @@ void batch_statistics(const double* sums, Index channels, float* mean, float* va
       });
 }
 
-void follow_statistics(const LossScale* scale, const double* sums, Index channels, float momentum, float* mean,
-                       float* variance) {
-  constexpr const char* label = "keelson::batch_norm::running";
-  launch_merging(
-      label, channels, KOKKOS_LAMBDA(Index c) {
-        const double total = sums[2 * channels];
-        if (!(total > 1) || (scale && scale->skip)) return;
-        const double middle = sums[c] / total, spread = sums[channels + c] / total - middle * middle;
-        const double unbiased = (spread < 0 ? 0.0 : spread) * total / (total - 1);
-        mean[c] += momentum * (static_cast<float>(middle) - mean[c]);
-        variance[c] += momentum * (static_cast<float>(unbiased) - variance[c]);
-      });
-}
+struct FollowStatistics {
+  const LossScale* scale;
+  const double* sums;
+  Index channels;
+  float momentum;
+  float *mean, *variance;
+
+  KOKKOS_FUNCTION void operator()(Index c) const {
+    const double total = sums[2 * channels];
+    if (!(total > 1) || (scale && scale->skip)) return;
+    const double middle = sums[c] / total, spread = sums[channels + c] / total - middle * middle;
+    const double unbiased = (spread < 0 ? 0.0 : spread) * total / (total - 1);
+    mean[c] += momentum * (static_cast<float>(middle) - mean[c]);
+    variance[c] += momentum * (static_cast<float>(unbiased) - variance[c]);
+  }
+};
 
 /// The common part of these primitives: a source of (N, C, ...) and arrays of C.
 template <class Op>
@@ -220,7 +254,8 @@ class KokkosBatchNormSums : public OnChannels<BatchNormSums> {
 
 class KokkosBatchNorm : public OnChannels<BatchNorm> {
  public:
-  explicit KokkosBatchNorm(const BatchNormDesc& d) : OnChannels(d.src, 2), epsilon_(d.epsilon), rows_(d.src, 1) {}
+  explicit KokkosBatchNorm(const BatchNormDesc& d)
+      : OnChannels(d.src, 2), epsilon_(d.epsilon), relu_(d.relu), rows_(d.src, 1) {}
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, mean, variance, scale, shift, dst] = args;
     const auto* from = src.raw();
@@ -229,13 +264,15 @@ class KokkosBatchNorm : public OnChannels<BatchNorm> {
     const float *a = scale.data<float>(), *b = shift.data<float>();
     with_type(src_.dtype, [&](auto tag) {
       using T = decltype(tag);
-      for_each_row<T>("keelson::batch_norm::forward", rows_, from, to,
-                      Normalize<T>{static_cast<const T*>(from), static_cast<T*>(to), m, v, a, b, epsilon_, rows_});
+      for_each_row<T>(
+          "keelson::batch_norm::forward", rows_, from, to,
+          Normalize<T>{static_cast<const T*>(from), static_cast<T*>(to), m, v, a, b, epsilon_, relu_, rows_});
     });
   }
 
  private:
   float epsilon_;
+  bool relu_;
   ChannelRows rows_;
 };
 
@@ -252,43 +289,62 @@ void round_sums(const double* sums, Index channels, float* diff_shift, float* di
 class KokkosBatchNormBackward : public OnChannels<BatchNormBackward> {
  public:
   explicit KokkosBatchNormBackward(const BatchNormBackwardDesc& d)
-      : OnChannels(d.src, 2), epsilon_(d.epsilon), rows_(d.src, d.samples) {}
+      : OnChannels(d.src, 2), epsilon_(d.epsilon), relu_(d.relu), rows_(d.src, d.samples) {}
   std::size_t scratch_bytes(Verb v) const override {
     return v == Verb::backward_weights ? ChannelSumsPlan(rows_).scratch_bytes() : 0;
   }
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
-    const auto& [src, diff_dst, mean, variance, diff_sums, diff_scale, diff_shift, scratch] = args;
+    const auto& [src, diff_dst, mean, variance, diff_sums, diff_scale, diff_shift, scale, shift, scratch] = args;
+    KEELSON_EXPECT(!relu_ || (scale && shift));
     const auto *x = src.raw(), *g = diff_dst.raw();
     auto* memory = scratch.raw();
     const float *m = mean.data<float>(), *v = variance.data<float>();
+    const float *a = relu_ ? scale.data<float>() : nullptr, *b = relu_ ? shift.data<float>() : nullptr;
     double* sums = diff_sums.data<double>();
-    with_type(src_.dtype, [&](auto tag) {
+    with_type_and_relu([&](auto tag, auto relu) {
       using T = decltype(tag);
-      channel_sums<T>("keelson::batch_norm::gradient_sums", rows_, x, g,
-                      GradientSums<T>{static_cast<const T*>(x), static_cast<const T*>(g), m, v, epsilon_, rows_}, sums,
-                      memory);
+      const GradientSums<T, decltype(relu)::value> term{
+          static_cast<const T*>(x), static_cast<const T*>(g), m, v, a, b, epsilon_, rows_};
+      channel_sums<T>("keelson::batch_norm::gradient_sums", rows_, x, g, term, sums, memory);
     });
     round_sums(sums, rows_.channels, diff_shift.data<float>(), diff_scale.data<float>());
   }
 
   void backward_data(const BackwardData<ops::Tensors>& args) override {
-    const auto& [src, diff_dst, weight, mean, variance, scale, sums, diff_sums, diff_src] = args;
+    const auto& [src, diff_dst, weight, mean, variance, scale, sums, diff_sums, diff_src, shift] = args;
+    KEELSON_EXPECT(!relu_ || shift);
     const auto *x = src.raw(), *g = diff_dst.raw();
     auto* to = diff_src.raw();
     const float *w = weight.data<float>(), *m = mean.data<float>(), *v = variance.data<float>();
-    const float* a = scale.data<float>();
+    const float *a = scale.data<float>(), *b = relu_ ? shift.data<float>() : nullptr;
     const double *s = sums.data<double>(), *d = diff_sums.data<double>();
-    with_type(src_.dtype, [&](auto tag) {
+    with_type_and_relu([&](auto tag, auto relu) {
       using T = decltype(tag);
-      for_each_row<T>("keelson::batch_norm::backward_data", rows_, x, aligned(g, 16) ? to : g,
-                      GradientOfSource<T>{static_cast<const T*>(x), static_cast<const T*>(g), static_cast<T*>(to), w, m,
-                                          v, a, s, d, epsilon_, rows_});
+      const GradientOfSource<T, decltype(relu)::value> body{static_cast<const T*>(x),
+                                                            static_cast<const T*>(g),
+                                                            static_cast<T*>(to),
+                                                            w,
+                                                            m,
+                                                            v,
+                                                            a,
+                                                            b,
+                                                            s,
+                                                            d,
+                                                            epsilon_,
+                                                            rows_};
+      for_each_row<T>("keelson::batch_norm::backward_data", rows_, x, aligned(g, 16) ? to : g, body);
     });
   }
 
  private:
+  template <class Use>
+  void with_type_and_relu(const Use& use) const {
+    with_type(src_.dtype, [&](auto tag) { relu_ ? use(tag, std::true_type()) : use(tag, std::false_type()); });
+  }
+
   float epsilon_;
+  bool relu_;
   ChannelRows rows_;
 };
 
@@ -310,8 +366,10 @@ class KokkosRunningStatistics : public OnChannels<RunningStatistics> {
   bool merges(Verb) const override { return true; }
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [sums, mean, variance, loss_scale] = args;
-    follow_statistics(static_cast<const LossScale*>(loss_scale.raw()), sums.data<double>(), src_.shape[1], momentum_,
-                      mean.data<float>(), variance.data<float>());
+    const Index channels = src_.shape[1];
+    launch_merging("keelson::batch_norm::running", channels,
+                   FollowStatistics{static_cast<const LossScale*>(loss_scale.raw()), sums.data<double>(), channels,
+                                    momentum_, mean.data<float>(), variance.data<float>()});
   }
 
  private:
