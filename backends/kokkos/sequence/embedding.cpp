@@ -97,7 +97,7 @@ struct FindRuns : Runs {
 };
 
 /// With one work item per key. First a kernel counts the runs that begin in each block of keys.
-constexpr Index run_block = 128;
+constexpr Index run_block = 32;
 
 struct CountRuns : Runs {
   Index* begun;

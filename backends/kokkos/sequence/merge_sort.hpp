@@ -4,25 +4,33 @@
 
 #include "backends/kokkos/common/kernel.hpp"
 
-/// Sorts distinct numbers. On a GPU: first sorts runs of `sort_run` by counting, for each number, the smaller numbers.
+/// Sorts distinct numbers. On a GPU: first sorts runs by counting, for each number, the smaller numbers.
 /// Then merges runs in pairs: the index of a number is its index in its run plus the number of smaller numbers in the
 /// other run. So the work items of a pass are independent, the only extra memory is a copy, and there are log2(count /
-/// sort_run) passes.
+/// run) passes.
 namespace keelson::kokkos {
 
 using Key = std::uint64_t;
 
-inline constexpr Index sort_run = 128;
+/// The length of the first runs. All items of a warp read the same numbers, so that up to a thousand of them are
+/// counted in less time than another launch takes.
+constexpr Index first_run(Index count) { return count <= 1024 ? 1024 : 128; }
 
 struct SortRuns {
   const Key* from;
   Key* to;
-  Index count;
+  Index count, run;
   KOKKOS_FUNCTION void operator()(Index i) const {
-    const Index begin = i / sort_run * sort_run, end = begin + sort_run < count ? begin + sort_run : count;
+    const Index begin = i / run * run, end = begin + run < count ? begin + run : count;
     const Key own = from[i];
-    Index before = begin;
-    for (Index k = begin; k < end; ++k) before += from[k] < own ? 1 : 0;
+    constexpr int ahead = 8;  // numbers that are read before the first is compared
+    Index before = begin, k = begin;
+    for (; k + ahead <= end; k += ahead) {
+      Key keys[ahead];
+      for (int a = 0; a < ahead; ++a) keys[a] = from[k + a];
+      for (int a = 0; a < ahead; ++a) before += keys[a] < own ? 1 : 0;
+    }
+    for (; k < end; ++k) before += from[k] < own ? 1 : 0;
     to[before] = own;
   }
 };
@@ -57,8 +65,9 @@ inline Key* sort(const char* label, Key* keys, Key* other, Index count) {
     std::sort(keys, keys + count);
     return keys;
   }
-  launch(label, count, SortRuns{keys, other, count});
-  for (Index run = sort_run; run < count; run *= 2) {
+  const Index first = first_run(count);
+  launch(label, count, SortRuns{keys, other, count, first});
+  for (Index run = first; run < count; run *= 2) {
     std::swap(keys, other);
     launch(label, count, MergeRuns{keys, other, count, run});
   }
