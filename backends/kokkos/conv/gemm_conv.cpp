@@ -1,6 +1,7 @@
 #include "backends/kokkos/conv/gemm_conv.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "backends/kokkos/conv/im2col.hpp"
 #include "backends/kokkos/norm/channels.hpp"
@@ -136,6 +137,68 @@ struct AddPart {
   }
 };
 
+/// The gradient of src in the other order: one product for all taps of all elements of diff_dst, then sums of the taps
+/// that reach an element of src. The product has a column for each tap and channel of src instead of a window of
+/// diff_dst for each element of src, so that it is small where src has few channels, or where the stride makes src
+/// large.
+class TapProduct {
+ public:
+  /// Whether the product fits into `bytes` and is smaller than half of the windows.
+  static bool pays(const ConvDesc& d, const WindowMatrix& windows, std::size_t bytes) {
+    const TapProduct p(d, windows);
+    return d.params.groups == 1 && !windows.in_place() && p.product_bytes() <= bytes &&
+           2 * p.product_bytes() < static_cast<std::size_t>(windows.rows * windows.columns) * size_of(windows.type);
+  }
+
+  /// `windows`: of the gradient of src.
+  TapProduct(const ConvDesc& d, const WindowMatrix& windows)
+      : windows_(windows.windows),
+        type_(d.src.dtype),
+        dst_type_(d.dst.dtype),
+        rows_(d.dst.elements() / d.dst.shape[1]),
+        filters_(d.dst.shape[1]),
+        channels_(d.src.shape[1]),
+        columns_(windows.windows.tap_count() * channels_),
+        padded_(ceil_div(columns_, 8) * 8) {}
+
+  /// "", or why the product was declined.
+  std::string make(const MakeMatMul& make_matmul, bool tf32) {
+    MatMulDesc m{matrix(rows_, filters_, filters_, type_), matrix(filters_, padded_, padded_, type_),
+                 matrix(rows_, padded_, padded_, DType::f32)};
+    m.tf32 = tf32;
+    auto made = make_matmul(desc_ = m);
+    op_ = std::move(made.primitive);
+    return op_ ? "" : made.unsupported_reason;
+  }
+
+  std::size_t scratch_bytes() const {
+    return weights_bytes() + product_bytes() + align64(op_->packed_bytes()) +
+           align64(op_->scratch_bytes(Verb::forward));
+  }
+
+  void run(void* diff_dst, const void* weights, void* diff_src, char* scratch) const {
+    char *const product = scratch + weights_bytes(), *const packed = product + product_bytes();
+    // Rows of weights are aligned for tensor cores.
+    copy_channels(weights, type_, columns_, scratch, type_, padded_, filters_);
+    const Tensor b(desc_.weights, scratch);
+    void* const ready = op_->packed_bytes() > 0 ? packed : nullptr;
+    if (ready) op_->pack(b, ready);
+    op_->forward(Tensor(desc_.src, diff_dst), b, ready, Tensor(desc_.dst, product),
+                 packed + align64(op_->packed_bytes()));
+    sum_taps(windows_, reinterpret_cast<const float*>(product), padded_, channels_, diff_src, dst_type_);
+  }
+
+ private:
+  std::size_t weights_bytes() const { return align64(static_cast<std::size_t>(filters_ * padded_) * size_of(type_)); }
+  std::size_t product_bytes() const { return align64(static_cast<std::size_t>(rows_ * padded_) * sizeof(float)); }
+
+  Im2col windows_;
+  DType type_, dst_type_;
+  Index rows_, filters_, channels_, columns_, padded_;
+  MatMulDesc desc_;
+  std::unique_ptr<MatMul> op_;
+};
+
 class GemmConv : public Conv {
  public:
   GemmConv(const ConvDesc& d, std::size_t piece_bytes)
@@ -143,7 +206,9 @@ class GemmConv : public Conv {
         ci_(d.weights.shape[1]),
         co_(d.weights.shape[0] / d.params.groups),
         src_(forward_windows(d), d.params.groups, ci_, d.src.dtype, piece_bytes),
-        diff_(backward_windows(src_.windows), d.params.groups, co_, d.src.dtype, piece_bytes) {}
+        diff_(backward_windows(src_.windows), d.params.groups, co_, d.src.dtype, piece_bytes) {
+    if (TapProduct::pays(d, diff_, piece_bytes)) taps_.emplace(d, diff_);
+  }
 
   /// "", or why a product was declined.
   std::string make_gemms(const MakeMatMul& make_matmul) {
@@ -158,7 +223,9 @@ class GemmConv : public Conv {
       return product(matrix(rows, src_.columns, src_.row_step(), low),
                      matrix(co_, src_.columns, src_.columns, low).transposed(), matrix(rows, co_, o, d_.dst.dtype));
     });
-    if (why.empty() && d_.training && d_.diff_src)
+    if (why.empty() && d_.training && d_.diff_src && taps_)
+      why = taps_->make(make_matmul, d_.tf32);
+    else if (why.empty() && d_.training && d_.diff_src)
       why = data_.make(diff_, make_matmul, [&](Index rows) {
         return product(matrix(rows, diff_.columns, diff_.row_step(), low), matrix(diff_.columns, ci_, ci_, low),
                        matrix(rows, ci_, c, d_.dst.dtype));
@@ -190,6 +257,7 @@ class GemmConv : public Conv {
       case Verb::forward:
         return src_.scratch_bytes() + forward_.scratch_bytes();
       case Verb::backward_data:
+        if (taps_) return taps_->scratch_bytes();
         return diff_.scratch_bytes() + turned_bytes() + data_.scratch_bytes();
       case Verb::backward_weights:
         return src_.scratch_bytes() + part_bytes() + sums_bytes() + weights_.scratch_bytes();
@@ -213,6 +281,7 @@ class GemmConv : public Conv {
   void backward_data(const BackwardData<ops::Tensors>& args) override {
     const auto& [diff_dst, weights, diff_src, scratch] = args;
     char* const space = static_cast<char*>(scratch.raw());
+    if (taps_) return taps_->run(diff_dst.raw(), weights.raw(), diff_src.raw(), space);
     char* const turned = space + diff_.scratch_bytes();
     const auto low = d_.src.dtype;
     permute_weights(weights.raw(), d_.params.groups, co_, src_.windows.tap_count(), ci_, size_of(low), turned);
@@ -260,6 +329,7 @@ class GemmConv : public Conv {
   Index ci_, co_;  ///< channels of one group
   WindowMatrix src_, diff_;
   PieceGemm forward_, data_, weights_;
+  std::optional<TapProduct> taps_;  ///< in place of data_
 };
 
 std::string unfit(const ConvDesc& d) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "backends/common/divider.hpp"
+#include "backends/kokkos/common/values.hpp"
 
 namespace keelson::kokkos {
 
@@ -61,6 +62,45 @@ struct GatherWindows {
   }
 };
 
+/// An item sums one channel of one element. Traffic: the matrix is read once, dst is written once.
+template <class T>
+struct SumTaps {
+  Im2col w;
+  const float* matrix;
+  Index row_step, channels;
+  T* dst;
+  Divider by_channels;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    Index element = item;
+    const Index channel = by_channels.split(element);
+    auto rest = static_cast<std::uint32_t>(element);
+    std::int32_t first[3];
+    for (int d = 2; d >= 0; --d) {
+      const auto out = static_cast<std::uint32_t>(w.out[d]);
+      first[d] = static_cast<std::int32_t>(rest % out) * w.mul[d] + w.offset[d];
+      rest /= out;
+    }
+    float sum = 0;
+    Index tap = 0;
+    for (std::int32_t a = 0; a < w.taps[0]; ++a)
+      for (std::int32_t b = 0; b < w.taps[1]; ++b)
+        for (std::int32_t c = 0; c < w.taps[2]; ++c, ++tap) {
+          std::int32_t at[3] = {first[0] + a * w.step[0], first[1] + b * w.step[1], first[2] + c * w.step[2]};
+          bool inside = true;
+          for (int d = 0; d < 3; ++d) {
+            inside = inside && at[d] >= 0 && at[d] % w.div[d] == 0;
+            at[d] /= w.div[d];
+            inside = inside && at[d] < w.in[d];
+          }
+          if (!inside) continue;
+          const Index row = ((Index{rest} * w.in[0] + at[0]) * w.in[1] + at[1]) * w.in[2] + at[2];
+          sum += matrix[row * row_step + tap * channels + channel];
+        }
+    dst[item] = stored<T>(sum);
+  }
+};
+
 template <class Chunk>
 struct TapsBeforeFilters {
   const Chunk* weights;
@@ -95,6 +135,16 @@ void im2col(const Im2col& w, const void* in, Index in_channels, Index channels, 
            GatherWindows<Chunk>{w, static_cast<const Chunk*>(in), static_cast<Index>(step / sizeof(Chunk)),
                                 static_cast<std::uint32_t>(chunks), static_cast<std::uint32_t>(w.tap_count()), first,
                                 static_cast<Chunk*>(matrix)});
+  });
+}
+
+void sum_taps(const Im2col& w, const float* matrix, Index row_step, Index channels, void* dst, DType type) {
+  constexpr const char* label = "keelson::conv::sum_taps";
+  const Index items = w.rows() * channels;
+  KEELSON_EXPECT(w.rows() <= Index{UINT32_MAX});
+  with_type(type, [&](auto tag) {
+    using T = decltype(tag);
+    launch(label, items, SumTaps<T>{w, matrix, row_step, channels, static_cast<T*>(dst), Divider(channels, items)});
   });
 }
 

@@ -25,6 +25,11 @@ struct Im2col {
 void im2col(const Im2col& w, const void* in, Index in_channels, Index channels, std::size_t bytes, Index first,
             Index rows, void* matrix);
 
+/// The reverse (col2im): dst[q][c] = sum over taps t of matrix[row][t * channels + c], where `row` is the element of
+/// `in` that tap t of out's element q reads. `matrix` (batch x in, row_step) is f32; dst (batch x out, channels) is of
+/// type `type`. The order of the sums is that of the taps.
+void sum_taps(const Im2col& w, const float* matrix, Index row_step, Index channels, void* dst, DType type);
+
 /// Copies (groups x filters, taps, channels) to (groups, taps, filters, channels).
 void permute_weights(const void* weights, Index groups, Index filters, Index taps, Index channels, std::size_t bytes,
                      void* dst);
