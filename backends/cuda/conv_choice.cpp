@@ -30,7 +30,9 @@ ops::Expected<ops::Conv> by_products(const LibraryPtr& library, const ops::ConvD
 
 ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d) {
   auto made = make_cudnn_conv(library, d);
-  return made.primitive ? std::move(made) : by_products(library, d, made.unsupported_reason);
+  if (!made.primitive) return by_products(library, d, made.unsupported_reason);
+  made.primitive = with_depthwise_kernels(library, d, std::move(made.primitive));
+  return made;
 }
 
 #else

@@ -7,6 +7,10 @@
 namespace keelson::cuda {
 
 ops::Expected<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
+/// `by_library`, or for a depthwise convolution a primitive that takes the faster of `by_library` and Keelson's own
+/// kernels.
+std::unique_ptr<ops::Conv> with_depthwise_kernels(const LibraryPtr& library, const ops::ConvDesc& d,
+                                                  std::unique_ptr<ops::Conv> by_library);
 /// The gradient of a first layer's weights by the faster of two algorithms.
 ops::Expected<ops::ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, const ops::ConvMaxPoolDesc& d);
 /// By make_conv() with exchanged roles of the operands.
