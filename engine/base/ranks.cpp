@@ -80,14 +80,14 @@ void on_each_rank(Communicator* communicator, const std::function<void()>& work)
   share(*communicator, std::move(outcome), static_cast<int>(first));
 }
 
-namespace {
-
 bool all_have(Communicator& communicator, std::uint64_t hash) {
   // All hashes are equal if and only if the largest is the smallest; ~ reverses the order.
   std::int64_t range[2] = {static_cast<std::int64_t>(hash), ~static_cast<std::int64_t>(hash)};
   communicator.allreduce(range, 2, Reduction::max);
   return range[0] == ~range[1];
 }
+
+namespace {
 
 using Values = std::map<std::string, std::string>;
 

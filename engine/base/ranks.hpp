@@ -24,6 +24,9 @@ void on_first_rank(Communicator* communicator, const std::function<void()>& work
 /// reduction.
 void on_each_rank(Communicator* communicator, const std::function<void()>& work);
 
+/// Whether all ranks have the same hash. Collective; costs one small reduction.
+bool all_have(Communicator& communicator, std::uint64_t hash);
+
 /// Throws InputError on all ranks, naming those whose hash differs from rank 0's, if the ranks do not agree: "the ranks
 /// have different WHAT: rank 1 (node2) differs from rank 0 (node1); ADVICE". Collective; costs one small reduction.
 void compare_hash(Communicator& communicator, std::uint64_t hash, std::string_view what,

@@ -394,6 +394,21 @@ CompiledGraph make_as_first(const std::function<CompiledGraph()>& make, Communic
   return std::move(*compiled);
 }
 
+/// The same, but by rules of thumb if a rank lacks what the first one has chosen: a library may have other algorithms
+/// for another number of threads.
+CompiledGraph make_as_peers(const std::function<CompiledGraph()>& make, Parameters& parameters, Communicator& peers,
+                            Autotuner* autotuner) {
+  std::vector<Parameter*> without_memory;
+  for (Parameter& p : parameters.all())
+    if (!p.value) without_memory.push_back(&p);
+  if (CompiledGraph compiled = make_as_first(make, peers, autotuner);
+      !autotuner || all_have(peers, plan_hash(compiled)))
+    return compiled;
+  for (Parameter* p : without_memory) p->value = {};  // the first plan has chosen their layouts
+  const Autotuner::RulesOfThumb instead(autotuner);
+  return make();
+}
+
 CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const PlanOptions& options,
                             Autotuner* autotuner) {
   // What is measured may depend on the number of samples per rank, which reproducible results must not.
@@ -402,7 +417,7 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
   Communicator* const same_parts = options.same_parts();
   Communicator* const peers = parts.alike ? options.compiles_with() : same_parts;
   const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
-  CompiledGraph compiled = peers && peers->size() > 1 ? make_as_first(make, *peers, autotuner) : make();
+  CompiledGraph compiled = peers && peers->size() > 1 ? make_as_peers(make, parameters, *peers, autotuner) : make();
   const bool has_parts = !parts.inputs.empty() || !parts.parameters.empty();
   if (options.training) require_same_plans(compiled, options.communicator(), has_parts ? same_parts : peers);
   return compiled;
