@@ -60,7 +60,7 @@ def parse(arguments):
     parser.add_argument("--work", metavar="DIR", help="existing folder for temporary files: up to 2 GB of universes, on a "
                         "file system of the node; default: TMPDIR, else /tmp")
     parser.add_argument("--stages", metavar="LIST",
-                        help="run only these stages, e.g. bench,torch; `machine` always runs")
+                        help="run only these stages, in this order, e.g. torch,bench; `machine` always runs, first")
     parser.add_argument("--time-limit", type=float, default=530, metavar="SECONDS",
                         help="time limit of the whole check (default: %(default)s)")
     parser.add_argument("--stage-limit", type=float, metavar="SECONDS",
@@ -73,7 +73,8 @@ def parse(arguments):
     unknown = [name for name in chosen if name not in names]
     if unknown:
         parser.error(f"no stage '{unknown[0]}'; there are {', '.join(names)}")
-    options.stages = [s for s in STAGES if s.name in chosen or s.name == "machine"]
+    by_name = {s.name: s for s in STAGES}
+    options.stages = [by_name[name] for name in ["machine"] + [name for name in chosen if name != "machine"]]
     return options
 
 

@@ -145,6 +145,12 @@ class Stages(Folder):
         wanted = next(t for t in summary["targets"] if t["target"].endswith("300 samples/s"))
         self.assertEqual((wanted["status"], wanted["measured"]), (FAILED, None))
 
+    def test_stages_run_in_the_order_that_is_asked_for(self):
+        """Where time is short, what matters most comes first."""
+        text = self.check("--programs", self.programs("exit 3"), "--stages", "ranks,bench,ops", code=1)
+        begun = [line.split()[1] for line in text.splitlines() if line.startswith("=== ")]
+        self.assertEqual(begun, ["machine", "ranks", "bench", "ops"])
+
     def test_refusals(self):
         self.assertIn("no stage 'jump'", self.check("--stages", "jump", code=2))
         self.assertIn("no keelson-bench in", self.check("--programs", self.folder, code=2))
