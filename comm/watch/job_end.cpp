@@ -106,10 +106,11 @@ void end_by_launcher(int exit_code) {
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (!has_others(mpirun)) return;
   }
-  // A second signal makes Open MPI's mpirun end at once, and sometimes crash.
-  if (!claims_end_of(mpirun)) return;
   ::signal(SIGTERM, SIG_IGN);  // mpirun sends SIGTERM before SIGKILL
-  ::kill(static_cast<pid_t>(mpirun), SIGTERM);
+  // A second signal makes Open MPI's mpirun end at once, and sometimes crash.
+  if (claims_end_of(mpirun)) ::kill(static_cast<pid_t>(mpirun), SIGTERM);
+  // The others wait, too: MPI aborts the processes that are left, with an exit code of its own, when it hears that one
+  // has ended with an error before mpirun has seen the signal.
   constexpr int enough = 10;
   std::this_thread::sleep_for(std::chrono::seconds(enough));
 }
