@@ -67,6 +67,7 @@ set(apps_of_mpi keelson_app_cosmoflow keelson_app_lm)
 set(apps_of_universe keelson_app_cosmoflow)
 set(apps_of_insitu keelson_insitu)
 set(apps_of_docs keelson_app)
+set(apps_of_search keelson_search)
 
 file(GLOB folders CONFIGURE_DEPENDS LIST_DIRECTORIES true ${tests_dir}/*)
 foreach(folder IN LISTS folders)

@@ -1,0 +1,203 @@
+#include "search/genome/genome.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
+
+namespace keelson::search {
+namespace {
+
+using nlohmann::json;
+
+std::vector<std::string> texts(double from, double to, double factor) {
+  std::vector<std::string> all;
+  for (double value = from; value <= to * 1.01; value *= factor) all.push_back(fmt::format("{:.3g}", value));
+  return all;
+}
+
+/// Whole numbers in steps of sqrt(2).
+std::vector<std::string> widths(int from, int to) {
+  std::vector<std::string> all;
+  for (double value = from; value <= to * 1.01; value *= std::sqrt(2.0))
+    all.push_back(std::to_string(std::lround(value)));
+  return all;
+}
+
+const std::vector<std::string> activations = {"relu", "leaky_relu", "tanh", "gelu", "silu"};
+const std::vector<std::string> kernels = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
+const std::vector<std::string> dropouts = {"0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"};
+
+json json_of(const std::vector<int>& values, const std::vector<Gene>& genes) {
+  json out = json::object();
+  for (std::size_t i = 0; i < genes.size(); ++i)
+    out[genes[i].name] = genes[i].choices[static_cast<std::size_t>(values[i])];
+  return out;
+}
+
+template <std::size_t n>
+json json_of(const std::array<int, n>& values, const std::vector<Gene>& genes) {
+  return json_of(std::vector<int>(values.begin(), values.end()), genes);
+}
+
+template <std::size_t n>
+std::array<int, n> parse_part(const json& from, const std::vector<Gene>& genes) {
+  std::array<int, n> values{};
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto found = from.find(genes[i].name);
+    if (found == from.end() || !found->is_string()) refuse("a genome without \"{}\": {}", genes[i].name, from.dump());
+    values[i] = genes[i].index_of(found->get<std::string>());
+  }
+  return values;
+}
+
+json parse_object(const std::string& text, const char* what) {
+  json parsed = json::parse(text, nullptr, false);
+  if (!parsed.is_object()) refuse("{} is no JSON object: {}", what, text.substr(0, 200));
+  return parsed;
+}
+
+/// A choice as a user writes it: "relu", 16, 0.1, true.
+std::string choice_text(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  return value.dump();
+}
+
+void restrict_gene(Gene& gene, const json& choices) {
+  if (!choices.is_array() || choices.empty()) refuse("the space: \"{}\" must be a list of choices", gene.name);
+  std::vector<int> kept;
+  for (const auto& choice : choices) kept.push_back(gene.index_of(choice_text(choice)));
+  std::sort(kept.begin(), kept.end());
+  kept.erase(std::unique(kept.begin(), kept.end()), kept.end());
+  std::vector<std::string> left;
+  for (const int i : kept) left.push_back(gene.choices[static_cast<std::size_t>(i)]);
+  gene.choices = left;
+}
+
+void restrict_genes(std::vector<Gene>& genes, const json& part, const std::string& where, const char* count,
+                    std::size_t& least, std::size_t& most) {
+  if (!part.is_object()) refuse("the space: \"{}\" must be an object of lists of choices", where);
+  for (const auto& [name, value] : part.items()) {
+    if (count != nullptr && name == count) {
+      if (!value.is_array() || value.size() != 2 || !value[0].is_number_unsigned() || !value[1].is_number_unsigned() ||
+          value[0] > value[1])
+        refuse("the space: \"{}\" of \"{}\" must be two numbers, the least and the most", name, where);
+      least = value[0].get<std::size_t>();
+      most = value[1].get<std::size_t>();
+      continue;
+    }
+    const auto gene = std::find_if(genes.begin(), genes.end(), [&](const Gene& g) { return g.name == name; });
+    if (gene == genes.end()) {
+      std::string all;
+      for (const Gene& g : genes) all += (all.empty() ? "" : ", ") + g.name;
+      refuse("the space: \"{}\" has no gene \"{}\"; it has {}", where, name, all);
+    }
+    restrict_gene(*gene, value);
+  }
+}
+
+json choices_of(const std::vector<Gene>& genes) {
+  json all = json::object();
+  for (const Gene& g : genes) all[g.name] = g.choices;
+  return all;
+}
+
+}  // namespace
+
+int Gene::index_of(const std::string& text) const {
+  const auto found = std::find(choices.begin(), choices.end(), text);
+  if (found != choices.end()) return static_cast<int>(found - choices.begin());
+  std::string all;
+  for (const auto& c : choices) all += (all.empty() ? "" : ", ") + c;
+  refuse("the gene \"{}\" has no choice \"{}\"; it has {}", name, text, all);
+}
+
+double Gene::number(int value) const { return std::stod(choices[static_cast<std::size_t>(value)]); }
+
+Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
+  Space s;
+  s.sample = sample;
+  s.outputs = outputs;
+  s.classes = classes;
+  s.stage = {{"kind", {"conv", "pool", "residual", "identity"}, false},
+             {"filters", widths(4, 256), true},
+             {"kernel_d", kernels, true},
+             {"kernel_h", kernels, true},
+             {"kernel_w", kernels, true},
+             {"stride", {"1", "2"}, true},
+             {"padding", {"same", "valid"}, false},
+             {"activation", activations, false},
+             {"batch_norm", {"no", "yes"}, false},
+             {"dropout", dropouts, true}};
+  s.dense = {{"units", widths(16, 1024), true},
+             {"activation", activations, false},
+             {"batch_norm", {"no", "yes"}, false},
+             {"dropout", dropouts, true}};
+  s.training = {{"optimizer", {"sgd", "adam", "adamw", "lamb"}, false},
+                {"rate", texts(1e-4, 0.3162, std::pow(10.0, 0.125)), true},
+                {"momentum", {"0", "0.5", "0.8", "0.9", "0.95", "0.99"}, true},
+                {"weight_decay", {"0", "1e-06", "1e-05", "0.0001", "0.001", "0.01"}, true},
+                {"batch", {"8", "16", "32", "64", "128", "256"}, true},
+                {"schedule", {"constant", "linear", "cosine"}, false},
+                {"warmup", {"0", "0.05", "0.1", "0.2"}, true}};
+  if (s.spatial_dims() == 0) {
+    s.least_stages = s.most_stages = 0;
+    s.least_dense = 1;
+    s.most_dense = 5;
+  }
+  return s;
+}
+
+int Space::spatial_dims() const { return sample.rank() <= 1 ? 0 : sample.rank() == 2 ? 2 : sample.rank() - 1; }
+
+void Space::restrict(const std::string& text) {
+  const json parts = parse_object(text, "the space");
+  for (const auto& [name, value] : parts.items()) {
+    std::size_t none = 0;
+    if (name == "stages") {
+      restrict_genes(stage, value, name, "number", least_stages, most_stages);
+    } else if (name == "dense") {
+      restrict_genes(dense, value, name, "layers", least_dense, most_dense);
+    } else if (name == "training") {
+      restrict_genes(training, value, name, nullptr, none, none);
+    } else if (name == "limits") {
+      most_parameters = value.value("parameters", most_parameters);
+      most_flops = value.value("flops", most_flops);
+      most_bytes = value.value("bytes", most_bytes);
+    } else {
+      refuse("the space has no part \"{}\"; it has stages, dense, training and limits", name);
+    }
+  }
+  if (spatial_dims() == 0 && most_stages > 0) refuse("the space: samples of one dimension have no stages");
+}
+
+std::string Space::to_json() const {
+  json all{{"stages", choices_of(stage)}, {"dense", choices_of(dense)}, {"training", choices_of(training)}};
+  all["stages"]["number"] = {least_stages, most_stages};
+  all["dense"]["layers"] = {least_dense, most_dense};
+  all["limits"] = {{"parameters", most_parameters}, {"flops", most_flops}, {"bytes", most_bytes}};
+  return all.dump();
+}
+
+std::string to_json(const Genome& genome, const Space& space) {
+  json stages = json::array(), dense = json::array();
+  for (const Stage& s : genome.stages) stages.push_back(json_of(s, space.stage));
+  for (const DenseLayer& d : genome.dense) dense.push_back(json_of(d, space.dense));
+  return json{{"stages", stages}, {"dense", dense}, {"training", json_of(genome.training, space.training)}}.dump();
+}
+
+Genome parse_genome(const std::string& text, const Space& space) {
+  const json from = parse_object(text, "the genome");
+  for (const char* part : {"stages", "dense", "training"})
+    if (!from.contains(part)) refuse("a genome without \"{}\": {}", part, text.substr(0, 200));
+  Genome genome;
+  for (const auto& s : from["stages"]) genome.stages.push_back(parse_part<stage_genes>(s, space.stage));
+  for (const auto& d : from["dense"]) genome.dense.push_back(parse_part<dense_genes>(d, space.dense));
+  genome.training = parse_part<training_genes>(from["training"], space.training);
+  return genome;
+}
+
+}  // namespace keelson::search

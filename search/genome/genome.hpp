@@ -1,0 +1,94 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "engine/tensor/shape.hpp"
+
+/// Searching for networks: what a network can be (genome/), how new networks come from old ones (breed/), what is known
+/// so far (log/), and the loop of a worker (run/). docs/search.md explains the parts.
+namespace keelson::search {
+
+/// What can be chosen for one gene. A gene's value is the number of a choice, from 0.
+struct Gene {
+  std::string name;                  ///< "filters"
+  std::vector<std::string> choices;  ///< as texts: "4", "6", "8"; or "relu", "tanh"
+  bool ordered = false;              ///< choices are numbers in rising order: mutation prefers near ones
+
+  /// The number of a choice as text. Throws InputError, naming gene and choices, for a text that is none of them.
+  int index_of(const std::string& text) const;
+  double number(int value) const;  ///< the choice as a number
+};
+
+/// The genes of one stage: a convolution with what follows it, a pooling, a residual block, or nothing.
+enum class StageGene : std::uint8_t {
+  kind,
+  filters,
+  kernel_d,
+  kernel_h,
+  kernel_w,
+  stride,
+  padding,
+  activation,
+  batch_norm,
+  dropout
+};
+/// The genes of one dense layer.
+enum class DenseGene : std::uint8_t { units, activation, batch_norm, dropout };
+/// The genes of the training.
+enum class TrainingGene : std::uint8_t { optimizer, rate, momentum, weight_decay, batch, schedule, warmup };
+
+constexpr std::size_t stage_genes = 10, dense_genes = 4, training_genes = 7;
+
+/// Values of the genes of a stage, in the order of StageGene.
+using Stage = std::array<int, stage_genes>;
+using DenseLayer = std::array<int, dense_genes>;    ///< the same of DenseGene
+using TrainingPart = std::array<int, training_genes>;  ///< the same of TrainingGene
+
+/// A network and its training, as a search changes them: stages, dense layers behind them, settings of the training.
+/// The output layer and the loss follow from the data.
+struct Genome {
+  std::vector<Stage> stages;
+  std::vector<DenseLayer> dense;
+  TrainingPart training{};
+  bool operator==(const Genome&) const = default;
+};
+
+/// All networks of a search: the data's shapes, the choices of each gene, and limits.
+struct Space {
+  Shape sample;            ///< of x, without the batch: (features), (C, H, W), (C, D, H, W), or (rows, columns)
+  std::int64_t outputs = 1;  ///< classes, or numbers to predict
+  bool classes = false;    ///< y is the number of a class; else numbers
+
+  std::vector<Gene> stage, dense, training;  ///< in the order of the enums
+  std::size_t least_stages = 1, most_stages = 8;
+  std::size_t least_dense = 0, most_dense = 3;
+
+  std::int64_t most_parameters = 10'000'000;  ///< larger networks are not trained
+  double most_flops = 1e11;                   ///< of a forward pass of one sample; the same
+  std::int64_t most_bytes = std::int64_t{4} << 30;  ///< of an estimate of the memory of a step; the same
+
+  /// All choices of the genes. A sample of one dimension has no stages, and 1 to 5 dense layers.
+  static Space of(const Shape& sample, std::int64_t outputs, bool classes);
+  /// Reads choices and limits from JSON; what is left out stays. {"stages": [1, 4], "dense": {"layers": [1, 3],
+  /// "units": [16, 32]}, "training": {"optimizer": ["adam"]}, "limits": {"parameters": 100000}}. Throws InputError,
+  /// naming the entry, for names and choices that this space does not have.
+  void restrict(const std::string& json);
+  std::string to_json() const;  ///< as restrict() reads it
+
+  int spatial_dims() const;  ///< of x; 0: features alone
+};
+
+/// One line of JSON: {"stages":[{"kind":"conv","filters":"16",...}],"dense":[...],"training":{...}}.
+std::string to_json(const Genome& genome, const Space& space);
+/// Throws InputError for anything else than to_json() writes.
+Genome parse_genome(const std::string& json, const Space& space);
+
+/// The genome whose network can be built: stages that cannot be are made smaller or left out (a kernel no larger than
+/// what it reads, extents of at least 1), and genes that make no difference have their first value. Two genomes with
+/// the same result are the same network and training.
+Genome repaired(const Genome& genome, const Space& space);
+
+}  // namespace keelson::search

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "search/log/population.hpp"
+
+namespace keelson::search {
+
+/// A line of the log. Its functions throw InputError, naming the entry and the line, for an entry that is missing or of
+/// another type.
+class Line {
+ public:
+  explicit Line(const std::string& json);  ///< throws InputError for anything but an object
+  ~Line();
+  Line(const Line&) = delete;
+  Line& operator=(const Line&) = delete;
+
+  std::string text(const char* name) const;
+  std::string dumped(const char* name) const;  ///< any entry, as JSON
+  double number(const char* name) const;
+  std::int64_t whole(const char* name) const;
+  bool flag(const char* name) const;
+  std::vector<std::int64_t> wholes(const char* name) const;
+  std::vector<std::string> texts(const char* name) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+Individual parse_birth(const Line& line, const Space& space);  ///< what birth_line() has written
+Result parse_result(const Line& line);                         ///< what result_line() has written
+
+}  // namespace keelson::search

@@ -1,0 +1,141 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "search/genome/design.hpp"
+#include "search/genome/genome.hpp"
+
+namespace keelson::search {
+
+/// What a search minimises. The first objective decides which network is the best.
+enum class Objective : std::uint8_t {
+  loss,        ///< validation loss
+  parameters,  ///< logarithm of the number of parameters
+  flops,       ///< logarithm of the FLOPs of a sample
+  time         ///< logarithm of the milliseconds of a training step, measured
+};
+std::string to_string(Objective objective);        ///< "loss"
+Objective parse_objective(const std::string& name);  ///< throws InputError, naming all
+
+/// What a search does, as the first line of its log has it.
+struct Settings {
+  std::uint64_t seed = 1;
+  std::string method = "evolution";  ///< how new networks are made: method_names()
+  std::vector<Objective> objectives = {Objective::loss};
+  double epochs = 8;        ///< of the longest training
+  double first_epochs = 8;  ///< of the first rung; the next ones have `eta` times as many, at most `epochs`
+  int eta = 4;              ///< one of so many is promoted to the next rung (Li et al. 2018, arXiv 1810.05934)
+  Space space;
+  std::string data;  ///< what the workers compare their data with
+  std::string config = "{}";  ///< the program's options, as JSON
+
+  int rungs() const;              ///< number of rungs
+  double epochs_of(int rung) const;  ///< epochs that a network has trained after a rung
+  /// One line of JSON, {"type":"search",...}.
+  std::string to_json() const;
+  /// Throws InputError for anything else than to_json() writes.
+  static Settings parse(const std::string& json);
+};
+
+/// What a training up to a rung has shown.
+struct Result {
+  int rung = 0;
+  double loss = 0;     ///< of the validation data
+  double metric = 0;   ///< of the validation data, for people: accuracy of classes, else the loss
+  double seconds = 0;  ///< of this rung
+  double step_ms = 0;  ///< of a training step
+};
+
+/// A network of a search. Its number is its place among all networks of the log.
+struct Individual {
+  std::int64_t id = 0;
+  Genome genome;     ///< repaired
+  std::string key;   ///< the genome as text; no two networks have the same
+  Cost cost;
+  std::vector<std::int64_t> parents;
+  std::string origin;  ///< "random", "crossover, mutation", ...
+  std::int64_t seen = 0;  ///< lines that its worker had read when it was made
+  int slot = 0;           ///< of that worker
+  int worker = 0;         ///< slot of the worker that trains the network, or has trained it last
+  std::vector<Result> results;  ///< in the order of rungs
+  int rung = 0;       ///< that is trained, or was trained last
+  int attempt = 0;    ///< of this rung
+  bool running = true;
+  bool orphaned = false;  ///< the workers of the time when the training began have ended without a result
+  double since = 0;       ///< when the training of this rung began, in seconds since 1970
+  std::string failure;    ///< why it will not be trained again; empty: it did not fail
+
+  const Result* last() const { return results.empty() ? nullptr : &results.back(); }
+};
+
+/// All that a search knows: the lines of its log, applied one after the other. Every worker that has read the same
+/// lines has the same population.
+class Population {
+ public:
+  /// Applies a line of the log. Lines of an unknown type are counted, but change nothing. Throws InputError for a line
+  /// that has not the entries of its type.
+  void apply(const std::string& json);
+
+  bool begun() const { return settings_.has_value(); }           ///< whether the first line was applied
+  const Settings& settings() const { return *settings_; }        ///< of the first line
+  std::int64_t seen() const { return seen_; }                    ///< lines applied so far
+  int workers() const { return workers_; }                       ///< of the latest start
+  const std::deque<Individual>& all() const { return all_; }     ///< by number
+  bool knows(const std::string& key) const { return ids_.contains(key); }  ///< whether there is this genome
+
+  /// At most so many of the networks with results, the best first: by their latest loss; with several objectives by the
+  /// order of NSGA-II (Deb et al. 2002), non-dominated fronts and within a front the crowding distance.
+  std::vector<std::int64_t> best(std::size_t most) const;
+  /// With several objectives, the networks that no other dominates; with one, the best.
+  std::vector<std::int64_t> front() const;
+  std::int64_t with_results() const { return std::ssize(by_loss_); }  ///< networks that did not fail and have results
+  /// The values of the objectives at the latest result.
+  std::vector<double> values_of(const Individual& i) const;
+
+  /// The network that ASHA promotes next: from the top rung down, the best that was not promoted among the best
+  /// floor(n / eta) of the n results of a rung. No value: none.
+  std::optional<std::int64_t> promotable() const;
+  /// Seconds after which a training without a result counts as lost: three times the 95th percentile of all results of
+  /// the rung, at least 60 s; infinite before there are 5 results.
+  double lease(int rung) const;
+  /// A network whose training was lost, and that may be trained once more. `now`: seconds since 1970.
+  std::optional<std::int64_t> lost(double now) const;
+  std::int64_t running() const { return std::ssize(running_); }  ///< networks that are trained now
+
+ private:
+  void begin_birth(const std::string& json);
+  void begin_run(const std::string& json);
+  void end_run(const std::string& json);
+  void end_in_failure(const std::string& json);
+  Individual* known(std::int64_t id);
+  void run(Individual& i, double since);
+  void stop(Individual& i);
+  std::vector<std::vector<double>> points_of(const std::vector<std::int64_t>& ids) const;
+
+  std::optional<Settings> settings_;
+  std::deque<Individual> all_;
+  std::map<std::string, std::int64_t> ids_;  ///< by key
+  std::set<std::int64_t> running_;           ///< ids
+  std::set<std::pair<double, std::int64_t>> by_loss_;                ///< latest loss and id
+  std::vector<std::set<std::pair<double, std::int64_t>>> of_rung_;   ///< loss and id of the results of each rung
+  std::vector<std::vector<double>> seconds_of_rung_;                 ///< of these results, in rising order
+  std::int64_t seen_ = 0;
+  int workers_ = 1;
+};
+
+/// Lines of the log, for Population::apply().
+std::string start_line(int workers, double now);
+std::string birth_line(const Individual& individual, const Space& space, double now);  ///< reads what a birth needs
+std::string run_line(std::int64_t id, int rung, int attempt, int slot, double now);
+std::string result_line(std::int64_t id, const Result& result, double now);
+/// `again`: whether another trial may help.
+std::string failure_line(std::int64_t id, int rung, const std::string& reason, bool again, double now);
+
+}  // namespace keelson::search

@@ -1,0 +1,115 @@
+#include "search/method/method.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/error.hpp"
+
+namespace keelson::search {
+namespace {
+
+std::size_t population_size(const Population& population) {
+  constexpr std::size_t least = 8;
+  return std::max<std::size_t>(least, 2 * static_cast<std::size_t>(population.workers()));
+}
+
+const Individual& individual(const Population& population, std::int64_t id) {
+  return population.all()[static_cast<std::size_t>(id)];
+}
+
+Child random_child(const Population& population, Draws& draws) {
+  return {random_genome(population.settings().space, draws), {}, "random"};
+}
+
+}  // namespace
+
+Child RandomSearch::make_child(const Population& population, Draws& draws) const {
+  return random_child(population, draws);
+}
+
+Child Evolution::make_child(const Population& population, Draws& draws) const {
+  const Space& space = population.settings().space;
+  const std::size_t size = population_size(population);
+  if (population.all().size() < size) {
+    if (!start) return random_child(population, draws);
+    if (population.all().empty()) return {*start, {}, "given"};
+    return {mutated(*start, space, rates, draws), {0}, "mutation"};
+  }
+  const auto best = population.best(size);
+  if (best.empty() || draws.happens(rates.random)) return random_child(population, draws);
+  const bool tournament = population.settings().objectives.size() > 1;
+  const auto parent = [&] {
+    const std::size_t a = draws.below(best.size());
+    return best[tournament ? std::min(a, draws.below(best.size())) : a];
+  };
+  const std::int64_t a = parent();
+  Child child{individual(population, a).genome, {a}, "mutation"};
+  if (draws.happens(rates.crossover)) {
+    const std::int64_t b = parent();
+    if (b != a) {
+      child.parents.push_back(b);
+      child.origin = "crossover, mutation";
+      child.genome = crossover(child.genome, individual(population, b).genome, space, draws);
+    }
+  }
+  child.genome = mutated(std::move(child.genome), space, rates, draws);
+  return child;
+}
+
+Child Ageing::make_child(const Population& population, Draws& draws) const {
+  const std::size_t size = population_size(population);
+  if (population.all().size() < size) return random_child(population, draws);
+  std::vector<std::int64_t> living;  // the newest that have results
+  for (std::int64_t id = std::ssize(population.all()) - 1; id >= 0 && living.size() < size; --id)
+    if (individual(population, id).last() != nullptr && individual(population, id).failure.empty()) living.push_back(id);
+  if (living.empty()) return random_child(population, draws);
+  std::int64_t parent = living[draws.below(living.size())];
+  const auto loss = [&](std::int64_t id) { return individual(population, id).last()->loss; };
+  const std::size_t sample = std::max<std::size_t>(2, size / 4);
+  for (std::size_t i = 1; i < sample; ++i) {
+    const std::int64_t other = living[draws.below(living.size())];
+    if (loss(other) < loss(parent)) parent = other;
+  }
+  return {mutated(individual(population, parent).genome, population.settings().space, rates, draws), {parent}, "mutation"};
+}
+
+std::vector<std::string> method_names() { return {"evolution", "ageing", "random"}; }
+
+std::unique_ptr<Method> make_method(const std::string& name, std::optional<Genome> start) {
+  if (start && name != "evolution") refuse("the method {} begins with random networks; evolution takes one to begin with", name);
+  if (name == "evolution") {
+    auto method = std::make_unique<Evolution>();
+    method->start = std::move(start);
+    return method;
+  }
+  if (name == "ageing") return std::make_unique<Ageing>();
+  if (name == "random") return std::make_unique<RandomSearch>();
+  std::string all;
+  for (const auto& n : method_names()) all += (all.empty() ? "" : ", ") + n;
+  refuse("no method \"{}\"; there are {}", name, all);
+}
+
+std::optional<Individual> next_individual(const Population& population, const Method& method, int slot) {
+  const Settings& settings = population.settings();
+  Draws draws({settings.seed, philox::stream_of("birth"),
+               static_cast<std::uint64_t>(population.seen()) << 24 | static_cast<std::uint64_t>(slot)});
+  constexpr int most_trials = 500;
+  for (int trial = 0; trial < most_trials; ++trial) {
+    const Child child = method.make_child(population, draws);
+    Individual i;
+    i.genome = repaired(child.genome, settings.space);
+    i.key = to_json(i.genome, settings.space);
+    if (population.knows(i.key)) continue;
+    i.cost = cost_of(i.genome, settings.space);
+    if (!over_limit(i.cost, settings.space).empty()) continue;
+    i.id = std::ssize(population.all());
+    i.parents = child.parents;
+    i.origin = child.origin;
+    i.seen = population.seen();
+    i.slot = slot;
+    return i;
+  }
+  return std::nullopt;
+}
+
+}  // namespace keelson::search

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "search/breed/breed.hpp"
+#include "search/log/population.hpp"
+
+namespace keelson::search {
+
+/// A genome and where it comes from.
+struct Child {
+  Genome genome;  ///< not repaired
+  std::vector<std::int64_t> parents;
+  std::string origin;  ///< "random", "crossover, mutation", ...
+};
+
+/// How a search makes new genomes.
+class Method {
+ public:
+  virtual ~Method() = default;
+  /// The result depends on the arguments alone.
+  virtual Child make_child(const Population& population, Draws& draws) const = 0;
+};
+
+/// Steady-state evolution. The first P networks are random (or changes of `start`), P = twice the workers, at least 8.
+/// Then the parents are two of the best P of all results so far, drawn uniformly; with several objectives each is the
+/// better of two.
+struct Evolution : Method {
+  BreedingRates rates;
+  std::optional<Genome> start;  ///< the user's network: the first individual
+  Child make_child(const Population& population, Draws& draws) const override;
+};
+
+/// Regularized evolution (Real et al. 2019, arXiv 1802.01548): the parent is the best of some random ones of the newest
+/// P networks, so that every network dies of age.
+struct Ageing : Method {
+  BreedingRates rates;
+  Child make_child(const Population& population, Draws& draws) const override;
+};
+
+/// Random genomes: what every search must be better than.
+struct RandomSearch : Method {
+  Child make_child(const Population& population, Draws& draws) const override;
+};
+
+std::vector<std::string> method_names();  ///< "evolution", "ageing", "random"
+/// Throws InputError, naming all methods, for another name. `start`: a genome to begin with; only evolution takes one.
+std::unique_ptr<Method> make_method(const std::string& name, std::optional<Genome> start = {});
+
+/// The individual that a worker makes next: its genome is repaired, within the limits of the space, and none that the
+/// population knows. It depends on the lines that the population has applied and on the worker's slot alone, so the log
+/// says how to make it again. No value: after many trials there is none.
+std::optional<Individual> next_individual(const Population& population, const Method& method, int slot);
+
+}  // namespace keelson::search

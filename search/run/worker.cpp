@@ -1,0 +1,73 @@
+#include "search/run/worker.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace keelson::search {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_from(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+/// The line that says how a training has ended.
+std::string train_for_line(const WorkerTask& task, const Job& job, WorkerTimes& times) {
+  const auto begin = Clock::now();
+  const auto failed = [&](const Error& error, bool again) {
+    times.trained += seconds_from(begin);
+    return failure_line(job.id, job.rung, error.what(), again, seconds_since_1970());
+  };
+  try {
+    Result result = task.train(task.population.all()[static_cast<std::size_t>(job.id)], job.rung);
+    result.rung = job.rung;
+    result.seconds = seconds_from(begin);
+    times.trained += result.seconds;
+    ++times.trainings;
+    return result_line(job.id, result, seconds_since_1970());
+  } catch (const Diverged& e) {
+    return failed(e, false);
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const RanksLost&) {
+    throw;
+  } catch (const Error& e) {
+    return failed(e, true);
+  }
+}
+
+}  // namespace
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+WorkerTimes work(const WorkerTask& task) {
+  WorkerTimes times;
+  const auto begin = Clock::now();
+  const auto take = [&](const std::string& line) { task.population.apply(line); };
+  double pause = task.seconds_between_looks;
+  while (!task.interrupted || !task.interrupted()) {
+    task.log.read_new(take);
+    const Job job = next_job(task.population, task.method, task.slot, task.budget, seconds_since_1970());
+    if (job.kind == Job::Kind::done) break;
+    if (job.kind == Job::Kind::wait) {
+      std::this_thread::sleep_for(std::chrono::duration<double>(pause));
+      pause = std::min(2 * pause, 20 * task.seconds_between_looks);
+      continue;
+    }
+    pause = task.seconds_between_looks;
+    task.log.append(job.line, take);
+    if (!owns(task.population, job, task.slot)) continue;
+    try {
+      task.log.append(train_for_line(task, job, times), take);
+    } catch (const Interrupted&) {
+      break;
+    }
+    if (task.tell) task.tell(task.population);
+  }
+  times.all = seconds_from(begin);
+  return times;
+}
+
+}  // namespace keelson::search

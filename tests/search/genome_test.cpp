@@ -1,0 +1,115 @@
+#include "search/genome/genome.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "engine/base/error.hpp"
+#include "search/breed/breed.hpp"
+#include "search/genome/design.hpp"
+#include "tests/search/spaces.hpp"
+
+namespace keelson::search {
+namespace {
+
+std::vector<Space> all_spaces() {
+  return {table_space(), image_space(), Space::of({2, 9, 7, 8}, 4, false), Space::of({12, 5}, 2, true),
+          Space::of({1, 1, 1}, 2, true)};
+}
+
+Draws draws_of(std::uint64_t seed) { return Draws({seed, philox::stream_of("test"), 0}); }
+
+TEST(Genome, TextIsExact) {
+  Draws draws = draws_of(1);
+  for (const Space& space : all_spaces())
+    for (int i = 0; i < 50; ++i) {
+      const Genome genome = random_genome(space, draws);
+      EXPECT_EQ(parse_genome(to_json(genome, space), space), genome);
+    }
+}
+
+TEST(Genome, RefusesWhatItDoesNotKnow) {
+  const Space space = table_space();
+  Draws draws = draws_of(2);
+  std::string text = to_json(random_genome(space, draws), space);
+  EXPECT_THROW(parse_genome("{}", space), InputError);
+  EXPECT_THROW(parse_genome("[", space), InputError);
+  text.replace(text.find("\"optimizer\""), 11, "\"optimiser\"");
+  try {
+    parse_genome(text, space);
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_NE(std::string(e.what()).find("\"optimizer\""), std::string::npos) << e.what();
+  }
+}
+
+/// Every genome is repaired to one that can be built, and repairing it again changes nothing.
+TEST(Genome, IsRepairedToANetwork) {
+  Draws draws = draws_of(3);
+  for (const Space& space : all_spaces())
+    for (int i = 0; i < 200; ++i) {
+      const Genome genome = repaired(random_genome(space, draws), space);
+      EXPECT_EQ(repaired(genome, space), genome) << to_json(genome, space);
+      const Graph graph = network_of(genome, space);
+      EXPECT_EQ(graph.parameter_count(), cost_of(genome, space).parameters);
+      EXPECT_GE(graph.loss(), 0);
+    }
+}
+
+/// What makes no difference does not make another network.
+TEST(Genome, OfTheSameNetworkAreEqual) {
+  const Space space = image_space();
+  Draws draws = draws_of(4);
+  Genome genome = random_genome(space, draws);
+  genome.stages.assign(1, Stage{});
+  genome.training = {};
+  Genome other = genome;
+  other.stages[0][static_cast<std::size_t>(StageGene::kernel_d)] = 4;  // images have no depth
+  other.stages.push_back({3});                                        // identity
+  other.training[static_cast<std::size_t>(TrainingGene::optimizer)] = genome.training[0] = 1;
+  other.training[static_cast<std::size_t>(TrainingGene::momentum)] = 2;  // Adam has none
+  EXPECT_NE(genome, other);
+  EXPECT_EQ(repaired(genome, space), repaired(other, space));
+}
+
+/// FLOPs of a network that can be counted by hand: 3 x 20 x 24 -> conv 3x3 to 4 filters, stride 2 -> 4 x 10 x 12.
+TEST(Genome, Costs) {
+  const Space space = image_space();
+  Genome genome{{Stage{}}, {}, {}};
+  genome.stages[0][static_cast<std::size_t>(StageGene::kernel_h)] = 2;
+  genome.stages[0][static_cast<std::size_t>(StageGene::kernel_w)] = 2;
+  genome.stages[0][static_cast<std::size_t>(StageGene::stride)] = 1;
+  const Cost cost = cost_of(repaired(genome, space), space);
+  EXPECT_EQ(cost.parameters, 4 * 3 * 9 + 4 + 480 * 10 + 10);
+  EXPECT_DOUBLE_EQ(cost.flops, 2.0 * (120 * 4 * 3 * 9 + 480 * 10));
+  Space small = space;
+  small.most_parameters = 4000;
+  EXPECT_EQ(over_limit(cost, small), "4922 parameters, at most 4000");
+  EXPECT_EQ(over_limit(cost, space), "");
+}
+
+TEST(Space, IsRestricted) {
+  Space space = image_space();
+  space.restrict(R"({"stages": {"number": [1, 2], "filters": [8, 16], "batch_norm": ["yes"]},
+                     "training": {"optimizer": ["adam"]}, "limits": {"parameters": 5000}})");
+  EXPECT_EQ(space.most_stages, 2u);
+  EXPECT_EQ(space.most_parameters, 5000);
+  Space copy = image_space();
+  copy.restrict(space.to_json());
+  EXPECT_EQ(copy.to_json(), space.to_json());
+  std::set<std::size_t> numbers;
+  Draws draws = draws_of(5);
+  for (int i = 0; i < 100; ++i) {
+    const Genome g = random_genome(space, draws);
+    numbers.insert(g.stages.size());
+    EXPECT_EQ(g.training[0], 0);
+  }
+  EXPECT_EQ(numbers, (std::set<std::size_t>{1, 2}));
+  EXPECT_THROW(space.restrict(R"({"stages": {"filters": [7]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"stages": {"colour": ["red"]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"layers": {}})"), InputError);
+  EXPECT_THROW(table_space().restrict(R"({"stages": {"number": [1, 2]}})"), InputError);
+}
+
+}  // namespace
+}  // namespace keelson::search
