@@ -37,6 +37,7 @@ set(parts_of_cosmoflow keelson_cosmoflow_data keelson_cosmoflow_universe)
 set(parts_of_lm keelson_lm_data)
 set(parts_of_climate keelson_climate_data)
 set(parts_of_bench keelson_cosmoflow_data)
+set(parts_of_search keelson_search)
 list(JOIN data_folders "|" data_pattern)
 
 set(KEELSON_APP_PROGRAMS)

@@ -22,7 +22,8 @@ int another_value(const Gene& gene, int value, double near, Draws& draws) {
     return other < value ? other : other + 1;
   }
   const double step = draws.normal() * near * choices;
-  const int whole = step < 0 ? std::min(-1, static_cast<int>(std::lround(step))) : std::max(1, static_cast<int>(std::lround(step)));
+  const int whole =
+      step < 0 ? std::min(-1, static_cast<int>(std::lround(step))) : std::max(1, static_cast<int>(std::lround(step)));
   const int moved = value + whole;  // turns back at the ends
   return std::clamp(moved < 0 ? -moved : moved >= choices ? 2 * (choices - 1) - moved : moved, 0, choices - 1);
 }

@@ -1,79 +1,59 @@
 #include "search/genome/design.hpp"
 
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "engine/base/error.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/optimizers.hpp"
-#include "search/genome/extents.hpp"
+#include "search/genome/choices.hpp"
+#include "search/genome/steps.hpp"
 
 namespace keelson::search {
 namespace {
 
-/// The choices of a part of a genome, as texts and numbers.
-template <class Part, class GeneName>
-class Choices {
- public:
-  Choices(const Part& part, const std::vector<Gene>& genes) : part_(part), genes_(genes) {}
-  const std::string& text(GeneName gene) const {
-    const auto i = static_cast<std::size_t>(gene);
-    return genes_[i].choices[static_cast<std::size_t>(part_[i])];
-  }
-  double number(GeneName gene) const { return std::stod(text(gene)); }
-  std::int64_t whole(GeneName gene) const { return std::stoll(text(gene)); }
-  bool yes(GeneName gene) const { return text(gene) == "yes"; }
-
- private:
-  const Part& part_;
-  const std::vector<Gene>& genes_;
-};
-
-Var activated(Var x, const std::string& kind, const std::string& name) {
-  if (kind == "relu") return relu(x, name);
-  if (kind == "leaky_relu") return leaky_relu(x, 0.01f, name);
-  if (kind == "tanh") return keelson::tanh(x, name);
-  if (kind == "gelu") return gelu(x, name);
-  KEELSON_EXPECT(kind == "silu");
-  return silu(x, name);
+Var activated(Var x, const Step& step) {
+  if (step.activation == "relu") return relu(x, step.name);
+  if (step.activation == "leaky_relu") return leaky_relu(x, leaky_slope, step.name);
+  if (step.activation == "tanh") return keelson::tanh(x, step.name);
+  if (step.activation == "gelu") return gelu(x, step.name);
+  KEELSON_EXPECT(step.activation == "silu");
+  return silu(x, step.name);
 }
 
-/// What follows a convolution or a dense layer.
-template <class Gene, class Part>
-Var finished(Var x, const Choices<Part, Gene>& choices, const std::string& prefix) {
-  if (choices.yes(Gene::batch_norm)) x = batch_norm(x, {}, prefix + "_norm");
-  return activated(x, choices.text(Gene::activation), prefix + "_act");
+Var convolved(Var x, const Step& step) {
+  ConvOptions options;
+  options.filters = step.features;
+  options.kernel = step.shape;
+  options.stride = step.stride;
+  options.padding = step.same ? Padding::same : Padding::valid;
+  options.bias = step.bias;
+  return conv(x, options, step.name);
 }
 
-template <class Gene, class Part>
-Var dropped(Var x, const Choices<Part, Gene>& choices, const std::string& prefix) {
-  const auto rate = static_cast<float>(choices.number(Gene::dropout));
-  return rate > 0 ? dropout(x, rate, prefix + "_dropout") : x;
-}
-
-Var add_stage(Var x, const Stage& stage, const Space& space, const std::vector<std::int64_t>& extents,
-              const std::string& name) {
-  const Choices<Stage, StageGene> choices(stage, space.stage);
-  const StageKind kind = kind_of(stage, space);
-  const std::size_t dims = extents.size();
-  if (kind == StageKind::pool) {
-    PoolOptions pool;
-    pool.kernel = Shape::filled(static_cast<int>(dims), 2);
-    for (std::size_t d = 0; d < dims; ++d) pool.kernel[static_cast<int>(d)] = std::min<std::int64_t>(extents[d], 2);
-    return max_pool(x, pool, name);
+Var apply(const Step& step, Var x, const std::map<std::string, Var>& results) {
+  switch (step.kind) {
+    case Step::Kind::reshape:
+      return reshape(x, step.shape, step.name);
+    case Step::Kind::conv:
+      return convolved(x, step);
+    case Step::Kind::max_pool:
+      return max_pool(x, PoolOptions{.kernel = step.shape}, step.name);
+    case Step::Kind::batch_norm:
+      return batch_norm(x, {}, step.name);
+    case Step::Kind::activation:
+      return activated(x, step);
+    case Step::Kind::add:
+      return add({results.at(step.with), x}, step.name);
+    case Step::Kind::dropout:
+      return dropout(x, step.rate, step.name);
+    case Step::Kind::flatten:
+      return flatten(x, ElementOrder::logical, 0, step.name);
+    case Step::Kind::dense:
+      return dense(x, DenseOptions{.features = step.features, .bias = step.bias}, step.name);
   }
-  ConvOptions conv_options;
-  conv_options.kernel = Shape::filled(static_cast<int>(dims), 1);
-  for (std::size_t d = 0; d < dims; ++d)
-    conv_options.kernel[static_cast<int>(d)] = choices.whole(static_cast<StageGene>(kernel_gene(d, dims)));
-  conv_options.bias = !choices.yes(StageGene::batch_norm);
-  conv_options.filters = kind == StageKind::conv ? choices.whole(StageGene::filters) : x.shape().shape[1];
-  if (kind == StageKind::conv) {
-    conv_options.stride = choices.whole(StageGene::stride);
-    conv_options.padding = choices.text(StageGene::padding) == "same" ? Padding::same : Padding::valid;
-  }
-  Var y = finished(conv(x, conv_options, name), choices, name);
-  if (kind == StageKind::residual) y = add({x, y}, name + "_sum");
-  return dropped(y, choices, name);
+  fail("a layer of an unknown kind");
 }
 
 }  // namespace
@@ -81,22 +61,11 @@ Var add_stage(Var x, const Stage& stage, const Space& space, const std::vector<s
 Graph network_of(const Genome& genome, const Space& space) {
   Graph g;
   Var h = g.input("x", space.sample);
-  if (space.sample.rank() == 2 && !genome.stages.empty())
-    h = reshape(h, Shape{1, space.sample[0], space.sample[1]}, "image");
-  auto extents = extents_of(space);
-  for (std::size_t i = 0; i < genome.stages.size(); ++i) {
-    h = add_stage(h, genome.stages[i], space, extents, fmt::format("stage{}", i + 1));
-    extents = extents_after(genome.stages[i], extents, space);
+  std::map<std::string, Var> results{{"x", h}};
+  for (const Step& step : steps_of(genome, space)) {
+    h = apply(step, h, results);
+    results[step.name] = h;
   }
-  if (space.sample.rank() > 1) h = flatten(h);
-  for (std::size_t i = 0; i < genome.dense.size(); ++i) {
-    const Choices<DenseLayer, DenseGene> choices(genome.dense[i], space.dense);
-    const std::string name = fmt::format("dense{}", i + 1);
-    h = dense(h, DenseOptions{.features = choices.whole(DenseGene::units), .bias = !choices.yes(DenseGene::batch_norm)},
-              name);
-    h = dropped(finished(h, choices, name), choices, name);
-  }
-  h = dense(h, space.outputs, "output");
   g.set_output("prediction", h);
   if (space.classes)
     cross_entropy(h, g.input("y", {}, DType::s32));
@@ -118,20 +87,22 @@ Cost cost_of(const Genome& genome, const Space& space) {
     cost.flops += 2.0 * static_cast<double>(p.shape.elements()) * static_cast<double>(result.elements() / result[1]);
   }
   const auto batch = training_of(genome, space, 1).batch;
-  cost.bytes = static_cast<std::int64_t>(4 * (2 * values * static_cast<double>(batch) + 4 * static_cast<double>(cost.parameters)));
+  cost.bytes = static_cast<std::int64_t>(
+      4 * (2 * values * static_cast<double>(batch) + 4 * static_cast<double>(cost.parameters)));
   return cost;
 }
 
 std::string over_limit(const Cost& cost, const Space& space) {
   if (cost.parameters > space.most_parameters)
     return fmt::format("{} parameters, at most {}", cost.parameters, space.most_parameters);
-  if (cost.flops > space.most_flops) return fmt::format("{:.3g} FLOPs a sample, at most {:.3g}", cost.flops, space.most_flops);
+  if (cost.flops > space.most_flops)
+    return fmt::format("{:.3g} FLOPs a sample, at most {:.3g}", cost.flops, space.most_flops);
   if (cost.bytes > space.most_bytes) return fmt::format("{} bytes, at most {}", cost.bytes, space.most_bytes);
   return "";
 }
 
 TrainingPlan training_of(const Genome& genome, const Space& space, double epochs) {
-  const Choices<TrainingPart, TrainingGene> choices(genome.training, space.training);
+  const TrainingChoices choices(genome.training, space.training);
   TrainingPlan plan;
   const std::string& name = choices.text(TrainingGene::optimizer);
   plan.optimizer = make_optimizer(name);

@@ -14,8 +14,8 @@ namespace keelson::search {
 /// What a network costs.
 struct Cost {
   std::int64_t parameters = 0;  ///< trained elements
-  double flops = 0;             ///< of a forward pass of one sample: 2 per multiply-add of convolutions and dense layers
-  std::int64_t bytes = 0;       ///< of an estimate of a training step's memory: values, gradients, parameters, moments
+  double flops = 0;        ///< of a forward pass of one sample: 2 per multiply-add of convolutions and dense layers
+  std::int64_t bytes = 0;  ///< of an estimate of a training step's memory: values, gradients, parameters, moments
 };
 
 /// The network of a repaired genome, with inputs "x" and "y", output "prediction" and a loss: cross entropy for
@@ -29,7 +29,7 @@ std::string over_limit(const Cost& cost, const Space& space);
 /// How a genome is trained.
 struct TrainingPlan {
   std::shared_ptr<Optimizer> optimizer;
-  Schedule schedule;        ///< over all epochs
+  Schedule schedule;       ///< over all epochs
   std::int64_t batch = 1;  ///< samples of a step
 };
 /// `epochs`: of the longest training of the search, over which the learning rate falls.

@@ -44,7 +44,7 @@ constexpr std::size_t stage_genes = 10, dense_genes = 4, training_genes = 7;
 
 /// Values of the genes of a stage, in the order of StageGene.
 using Stage = std::array<int, stage_genes>;
-using DenseLayer = std::array<int, dense_genes>;    ///< the same of DenseGene
+using DenseLayer = std::array<int, dense_genes>;       ///< the same of DenseGene
 using TrainingPart = std::array<int, training_genes>;  ///< the same of TrainingGene
 
 /// A network and its training, as a search changes them: stages, dense layers behind them, settings of the training.
@@ -58,16 +58,16 @@ struct Genome {
 
 /// All networks of a search: the data's shapes, the choices of each gene, and limits.
 struct Space {
-  Shape sample;            ///< of x, without the batch: (features), (C, H, W), (C, D, H, W), or (rows, columns)
+  Shape sample;              ///< of x, without the batch: (features), (C, H, W), (C, D, H, W), or (rows, columns)
   std::int64_t outputs = 1;  ///< classes, or numbers to predict
-  bool classes = false;    ///< y is the number of a class; else numbers
+  bool classes = false;      ///< y is the number of a class; else numbers
 
   std::vector<Gene> stage, dense, training;  ///< in the order of the enums
   std::size_t least_stages = 1, most_stages = 8;
   std::size_t least_dense = 0, most_dense = 3;
 
-  std::int64_t most_parameters = 10'000'000;  ///< larger networks are not trained
-  double most_flops = 1e11;                   ///< of a forward pass of one sample; the same
+  std::int64_t most_parameters = 10'000'000;        ///< larger networks are not trained
+  double most_flops = 1e11;                         ///< of a forward pass of one sample; the same
   std::int64_t most_bytes = std::int64_t{4} << 30;  ///< of an estimate of the memory of a step; the same
 
   /// All choices of the genes. A sample of one dimension has no stages, and 1 to 5 dense layers.

@@ -79,7 +79,9 @@ std::vector<std::int64_t> extents_of(const Space& space) {
 
 std::vector<std::int64_t> extents_after(const Stage& stage, std::vector<std::int64_t> extents, const Space& space) {
   const StageKind kind = kind_of(stage, space);
-  const auto choice = [&](std::size_t gene) { return space.stage[gene].choices[static_cast<std::size_t>(stage[gene])]; };
+  const auto choice = [&](std::size_t gene) {
+    return space.stage[gene].choices[static_cast<std::size_t>(stage[gene])];
+  };
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (kind == StageKind::pool) extents[d] = std::max<std::int64_t>(extents[d] / 2, 1);
     if (kind != StageKind::conv) continue;

@@ -39,7 +39,8 @@ Line::~Line() = default;
 std::string Line::text(const char* name) const { return impl_->entry(name, &json::is_string).get<std::string>(); }
 std::string Line::dumped(const char* name) const {
   const auto found = impl_->object.find(name);
-  if (found == impl_->object.end()) refuse("a line of the log has no \"{}\": {}", name, impl_->object.dump().substr(0, 300));
+  if (found == impl_->object.end())
+    refuse("a line of the log has no \"{}\": {}", name, impl_->object.dump().substr(0, 300));
   return found->dump();
 }
 double Line::number(const char* name) const { return impl_->entry(name, &json::is_number).get<double>(); }
@@ -81,13 +82,21 @@ std::string Settings::to_json() const {
   std::vector<std::string> names;
   for (const Objective o : objectives) names.push_back(to_string(o));
   std::vector<std::int64_t> sample(space.sample.begin(), space.sample.end());
-  return json{{"type", "search"},       {"version", 1},
-              {"seed", seed},           {"method", method},
-              {"objectives", names},    {"epochs", epochs},
-              {"first_epochs", first_epochs}, {"eta", eta},
-              {"sample", sample},       {"outputs", space.outputs},
-              {"classes", space.classes}, {"space", json::parse(space.to_json())},
-              {"data", data},           {"config", json::parse(config)}}
+  return json{{"type", "search"},
+              {"version", 1},
+              {"seed", seed},
+              {"method", method},
+              {"objectives", names},
+              {"epochs", epochs},
+              {"first_epochs", first_epochs},
+              {"eta", eta},
+              {"least_lease", least_lease},
+              {"sample", sample},
+              {"outputs", space.outputs},
+              {"classes", space.classes},
+              {"space", json::parse(space.to_json())},
+              {"data", data},
+              {"config", json::parse(config)}}
       .dump();
 }
 
@@ -103,6 +112,7 @@ Settings Settings::parse(const std::string& text) {
   s.epochs = line.number("epochs");
   s.first_epochs = line.number("first_epochs");
   s.eta = static_cast<int>(line.whole("eta"));
+  s.least_lease = line.number("least_lease");
   if (!(s.first_epochs > 0) || s.epochs < s.first_epochs || s.eta < 2) refuse("the log has wrong numbers of epochs");
   s.data = line.text("data");
   s.config = line.dumped("config");
@@ -136,8 +146,9 @@ std::string start_line(int workers, double now) {
 }
 
 std::string birth_line(const Individual& i, const Space& space, double now) {
-  return json{{"type", "birth"}, {"seen", i.seen},     {"slot", i.slot}, {"parents", i.parents},
-              {"origin", i.origin}, {"genome", json::parse(to_json(i.genome, space))}, {"time", now}}
+  return json{{"type", "birth"},      {"seen", i.seen},     {"slot", i.slot},
+              {"parents", i.parents}, {"origin", i.origin}, {"genome", json::parse(to_json(i.genome, space))},
+              {"time", now}}
       .dump();
 }
 
@@ -146,13 +157,15 @@ std::string run_line(std::int64_t id, int rung, int attempt, int slot, double no
 }
 
 std::string result_line(std::int64_t id, const Result& r, double now) {
-  return json{{"type", "result"}, {"id", id}, {"rung", r.rung}, {"loss", r.loss}, {"metric", r.metric},
-              {"seconds", r.seconds}, {"step_ms", r.step_ms}, {"time", now}}
+  return json{{"type", "result"},     {"id", id},           {"rung", r.rung},
+              {"loss", r.loss},       {"metric", r.metric}, {"seconds", r.seconds},
+              {"step_ms", r.step_ms}, {"time", now}}
       .dump();
 }
 
 std::string failure_line(std::int64_t id, int rung, const std::string& reason, bool again, double now) {
-  return json{{"type", "failure"}, {"id", id}, {"rung", rung}, {"reason", reason}, {"again", again}, {"time", now}}.dump();
+  return json{{"type", "failure"}, {"id", id}, {"rung", rung}, {"reason", reason}, {"again", again}, {"time", now}}
+      .dump();
 }
 
 }  // namespace keelson::search

@@ -59,7 +59,8 @@ ParetoOrder pareto_order(const std::vector<std::vector<double>>& points) {
   if (points[0].size() == 1) {  // the order of the values, without comparing all pairs
     result.order.resize(points.size());
     std::iota(result.order.begin(), result.order.end(), std::size_t{0});
-    std::stable_sort(result.order.begin(), result.order.end(), [&](auto a, auto b) { return points[a][0] < points[b][0]; });
+    std::stable_sort(result.order.begin(), result.order.end(),
+                     [&](auto a, auto b) { return points[a][0] < points[b][0]; });
     for (std::size_t i = 1; i < points.size(); ++i) {
       const auto before = result.order[i - 1], here = result.order[i];
       result.front[here] = result.front[before] + (points[here][0] > points[before][0] ? 1 : 0);

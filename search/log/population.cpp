@@ -12,13 +12,17 @@
 namespace keelson::search {
 namespace {
 
-constexpr double least_lease = 60;
 constexpr int most_attempts = 2;  // of a training that was lost
 
 }  // namespace
 
 Individual* Population::known(std::int64_t id) {
   return id >= 0 && id < std::ssize(all_) ? &all_[static_cast<std::size_t>(id)] : nullptr;
+}
+
+const Individual* Population::find(const std::string& key) const {
+  const auto found = ids_.find(key);
+  return found == ids_.end() ? nullptr : &all_[static_cast<std::size_t>(found->second)];
 }
 
 void Population::run(Individual& i, double since) {
@@ -114,10 +118,18 @@ void Population::end_in_failure(const std::string& json) {
 std::vector<double> Population::values_of(const Individual& i) const {
   std::vector<double> values;
   for (const Objective o : settings_->objectives) switch (o) {
-      case Objective::loss: values.push_back(i.last()->loss); break;
-      case Objective::parameters: values.push_back(std::log(static_cast<double>(i.cost.parameters))); break;
-      case Objective::flops: values.push_back(std::log(i.cost.flops)); break;
-      case Objective::time: values.push_back(std::log(std::max(i.last()->step_ms, 1e-6))); break;
+      case Objective::loss:
+        values.push_back(i.last()->loss);
+        break;
+      case Objective::parameters:
+        values.push_back(std::log(static_cast<double>(i.cost.parameters)));
+        break;
+      case Objective::flops:
+        values.push_back(std::log(i.cost.flops));
+        break;
+      case Objective::time:
+        values.push_back(std::log(std::max(i.last()->step_ms, 1e-6)));
+        break;
     }
   return values;
 }
@@ -152,7 +164,8 @@ std::vector<std::int64_t> Population::front() const {
 std::optional<std::int64_t> Population::promotable() const {
   for (int rung = settings_->rungs() - 2; rung >= 0; --rung) {
     const auto k = static_cast<std::size_t>(rung);
-    auto left = of_rung_[k].size() / static_cast<std::size_t>(settings_->eta);
+    auto left = of_rung_[k].size();
+    if (settings_->method != "grid") left /= static_cast<std::size_t>(settings_->eta);
     for (auto r = of_rung_[k].begin(); left > 0; ++r, --left) {
       const Individual& i = all_[static_cast<std::size_t>(r->second)];
       if (i.results.size() == k + 1 && !i.running && i.failure.empty()) return i.id;
@@ -165,7 +178,8 @@ double Population::lease(int rung) const {
   const auto& seconds = seconds_of_rung_[static_cast<std::size_t>(rung)];
   constexpr std::size_t least = 5;
   if (seconds.size() < least) return std::numeric_limits<double>::infinity();
-  return std::max(least_lease, 3 * seconds[static_cast<std::size_t>(0.95 * static_cast<double>(seconds.size() - 1))]);
+  return std::max(settings_->least_lease,
+                  3 * seconds[static_cast<std::size_t>(0.95 * static_cast<double>(seconds.size() - 1))]);
 }
 
 std::optional<std::int64_t> Population::lost(double now) const {

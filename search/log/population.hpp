@@ -21,7 +21,7 @@ enum class Objective : std::uint8_t {
   flops,       ///< logarithm of the FLOPs of a sample
   time         ///< logarithm of the milliseconds of a training step, measured
 };
-std::string to_string(Objective objective);        ///< "loss"
+std::string to_string(Objective objective);          ///< "loss"
 Objective parse_objective(const std::string& name);  ///< throws InputError, naming all
 
 /// What a search does, as the first line of its log has it.
@@ -31,12 +31,14 @@ struct Settings {
   std::vector<Objective> objectives = {Objective::loss};
   double epochs = 8;        ///< of the longest training
   double first_epochs = 8;  ///< of the first rung; the next ones have `eta` times as many, at most `epochs`
-  int eta = 4;              ///< one of so many is promoted to the next rung (Li et al. 2018, arXiv 1810.05934)
+  /// One of so many is promoted to the next rung (Li et al. 2018, arXiv 1810.05934); with the method grid all are.
+  int eta = 4;
+  double least_lease = 60;  ///< no training counts as lost before so many seconds
   Space space;
-  std::string data;  ///< what the workers compare their data with
+  std::string data;           ///< what the workers compare their data with
   std::string config = "{}";  ///< the program's options, as JSON
 
-  int rungs() const;              ///< number of rungs
+  int rungs() const;                 ///< number of rungs
   double epochs_of(int rung) const;  ///< epochs that a network has trained after a rung
   /// One line of JSON, {"type":"search",...}.
   std::string to_json() const;
@@ -56,17 +58,17 @@ struct Result {
 /// A network of a search. Its number is its place among all networks of the log.
 struct Individual {
   std::int64_t id = 0;
-  Genome genome;     ///< repaired
-  std::string key;   ///< the genome as text; no two networks have the same
+  Genome genome;    ///< repaired
+  std::string key;  ///< the genome as text; no two networks have the same
   Cost cost;
   std::vector<std::int64_t> parents;
-  std::string origin;  ///< "random", "crossover, mutation", ...
-  std::int64_t seen = 0;  ///< lines that its worker had read when it was made
-  int slot = 0;           ///< of that worker
-  int worker = 0;         ///< slot of the worker that trains the network, or has trained it last
+  std::string origin;           ///< "random", "crossover, mutation", ...
+  std::int64_t seen = 0;        ///< lines that its worker had read when it was made
+  int slot = 0;                 ///< of that worker
+  int worker = 0;               ///< slot of the worker that trains the network, or has trained it last
   std::vector<Result> results;  ///< in the order of rungs
-  int rung = 0;       ///< that is trained, or was trained last
-  int attempt = 0;    ///< of this rung
+  int rung = 0;                 ///< that is trained, or was trained last
+  int attempt = 0;              ///< of this rung
   bool running = true;
   bool orphaned = false;  ///< the workers of the time when the training began have ended without a result
   double since = 0;       ///< when the training of this rung began, in seconds since 1970
@@ -83,12 +85,12 @@ class Population {
   /// that has not the entries of its type.
   void apply(const std::string& json);
 
-  bool begun() const { return settings_.has_value(); }           ///< whether the first line was applied
-  const Settings& settings() const { return *settings_; }        ///< of the first line
-  std::int64_t seen() const { return seen_; }                    ///< lines applied so far
-  int workers() const { return workers_; }                       ///< of the latest start
-  const std::deque<Individual>& all() const { return all_; }     ///< by number
-  bool knows(const std::string& key) const { return ids_.contains(key); }  ///< whether there is this genome
+  bool begun() const { return settings_.has_value(); }        ///< whether the first line was applied
+  const Settings& settings() const { return *settings_; }     ///< of the first line
+  std::int64_t seen() const { return seen_; }                 ///< lines applied so far
+  int workers() const { return workers_; }                    ///< of the latest start
+  const std::deque<Individual>& all() const { return all_; }  ///< by number
+  const Individual* find(const std::string& key) const;       ///< the network with this genome; null: none has it
 
   /// At most so many of the networks with results, the best first: by their latest loss; with several objectives by the
   /// order of NSGA-II (Deb et al. 2002), non-dominated fronts and within a front the crowding distance.
@@ -103,7 +105,7 @@ class Population {
   /// floor(n / eta) of the n results of a rung. No value: none.
   std::optional<std::int64_t> promotable() const;
   /// Seconds after which a training without a result counts as lost: three times the 95th percentile of all results of
-  /// the rung, at least 60 s; infinite before there are 5 results.
+  /// the rung, at least Settings::least_lease; infinite before there are 5 results.
   double lease(int rung) const;
   /// A network whose training was lost, and that may be trained once more. `now`: seconds since 1970.
   std::optional<std::int64_t> lost(double now) const;
@@ -121,11 +123,11 @@ class Population {
 
   std::optional<Settings> settings_;
   std::deque<Individual> all_;
-  std::map<std::string, std::int64_t> ids_;  ///< by key
-  std::set<std::int64_t> running_;           ///< ids
-  std::set<std::pair<double, std::int64_t>> by_loss_;                ///< latest loss and id
-  std::vector<std::set<std::pair<double, std::int64_t>>> of_rung_;   ///< loss and id of the results of each rung
-  std::vector<std::vector<double>> seconds_of_rung_;                 ///< of these results, in rising order
+  std::map<std::string, std::int64_t> ids_;                         ///< by key
+  std::set<std::int64_t> running_;                                  ///< ids
+  std::set<std::pair<double, std::int64_t>> by_loss_;               ///< latest loss and id
+  std::vector<std::set<std::pair<double, std::int64_t>>> of_rung_;  ///< loss and id of the results of each rung
+  std::vector<std::vector<double>> seconds_of_rung_;                ///< of these results, in rising order
   std::int64_t seen_ = 0;
   int workers_ = 1;
 };

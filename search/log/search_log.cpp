@@ -104,8 +104,11 @@ void SearchLog::append(const std::string& json, const std::function<void(const s
     });
     if (found) return;
   }
-  fail("{}: a line was not found after it was appended, {} times. Does the file system keep what two nodes append at the "
-       "same time? Keep the search on another file system", path_.string(), most_trials);
+  fail(
+      "{}: a line was not found after it was appended, {} times. Does the file system keep what two nodes append at "
+      "the "
+      "same time? Keep the search on another file system",
+      path_.string(), most_trials);
 }
 
 }  // namespace keelson::search

@@ -29,9 +29,9 @@ class SearchLog {
   /// read_new(), for the lines up to this one, which is the last.
   void append(const std::string& json, const std::function<void(const std::string& json)>& take);
 
-  std::int64_t broken_lines() const { return broken_; }              ///< lines that were left out so far
-  std::int64_t first_broken() const { return first_broken_; }        ///< number of the first of them, from 1
-  const std::filesystem::path& path() const { return path_; }        ///< of the file
+  std::int64_t broken_lines() const { return broken_; }        ///< lines that were left out so far
+  std::int64_t first_broken() const { return first_broken_; }  ///< number of the first of them, from 1
+  const std::filesystem::path& path() const { return path_; }  ///< of the file
 
  private:
   void write_line(const std::string& line) const;

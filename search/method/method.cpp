@@ -23,17 +23,17 @@ Child random_child(const Population& population, Draws& draws) {
 
 }  // namespace
 
-Child RandomSearch::make_child(const Population& population, Draws& draws) const {
+std::optional<Child> RandomSearch::make_child(const Population& population, Draws& draws, int /*trial*/) const {
   return random_child(population, draws);
 }
 
-Child Evolution::make_child(const Population& population, Draws& draws) const {
+std::optional<Child> Evolution::make_child(const Population& population, Draws& draws, int /*trial*/) const {
   const Space& space = population.settings().space;
   const std::size_t size = population_size(population);
   if (population.all().size() < size) {
     if (!start) return random_child(population, draws);
-    if (population.all().empty()) return {*start, {}, "given"};
-    return {mutated(*start, space, rates, draws), {0}, "mutation"};
+    if (population.all().empty()) return Child{*start, {}, "given"};
+    return Child{mutated(*start, space, rates, draws), {0}, "mutation"};
   }
   const auto best = population.best(size);
   if (best.empty() || draws.happens(rates.random)) return random_child(population, draws);
@@ -56,12 +56,13 @@ Child Evolution::make_child(const Population& population, Draws& draws) const {
   return child;
 }
 
-Child Ageing::make_child(const Population& population, Draws& draws) const {
+std::optional<Child> Ageing::make_child(const Population& population, Draws& draws, int /*trial*/) const {
   const std::size_t size = population_size(population);
   if (population.all().size() < size) return random_child(population, draws);
   std::vector<std::int64_t> living;  // the newest that have results
   for (std::int64_t id = std::ssize(population.all()) - 1; id >= 0 && living.size() < size; --id)
-    if (individual(population, id).last() != nullptr && individual(population, id).failure.empty()) living.push_back(id);
+    if (individual(population, id).last() != nullptr && individual(population, id).failure.empty())
+      living.push_back(id);
   if (living.empty()) return random_child(population, draws);
   std::int64_t parent = living[draws.below(living.size())];
   const auto loss = [&](std::int64_t id) { return individual(population, id).last()->loss; };
@@ -70,13 +71,15 @@ Child Ageing::make_child(const Population& population, Draws& draws) const {
     const std::int64_t other = living[draws.below(living.size())];
     if (loss(other) < loss(parent)) parent = other;
   }
-  return {mutated(individual(population, parent).genome, population.settings().space, rates, draws), {parent}, "mutation"};
+  return Child{
+      mutated(individual(population, parent).genome, population.settings().space, rates, draws), {parent}, "mutation"};
 }
 
-std::vector<std::string> method_names() { return {"evolution", "ageing", "random"}; }
+std::vector<std::string> method_names() { return {"evolution", "ageing", "random", "grid"}; }
 
-std::unique_ptr<Method> make_method(const std::string& name, std::optional<Genome> start) {
-  if (start && name != "evolution") refuse("the method {} begins with random networks; evolution takes one to begin with", name);
+std::unique_ptr<Method> make_method(const std::string& name, const Space& space, std::optional<Genome> start) {
+  if (start && name != "evolution")
+    refuse("the method {} begins with random networks; evolution takes one to begin with", name);
   if (name == "evolution") {
     auto method = std::make_unique<Evolution>();
     method->start = std::move(start);
@@ -84,6 +87,7 @@ std::unique_ptr<Method> make_method(const std::string& name, std::optional<Genom
   }
   if (name == "ageing") return std::make_unique<Ageing>();
   if (name == "random") return std::make_unique<RandomSearch>();
+  if (name == "grid") return std::make_unique<Grid>(space);
   std::string all;
   for (const auto& n : method_names()) all += (all.empty() ? "" : ", ") + n;
   refuse("no method \"{}\"; there are {}", name, all);
@@ -95,16 +99,17 @@ std::optional<Individual> next_individual(const Population& population, const Me
                static_cast<std::uint64_t>(population.seen()) << 24 | static_cast<std::uint64_t>(slot)});
   constexpr int most_trials = 500;
   for (int trial = 0; trial < most_trials; ++trial) {
-    const Child child = method.make_child(population, draws);
+    const auto child = method.make_child(population, draws, trial);
+    if (!child) return std::nullopt;
     Individual i;
-    i.genome = repaired(child.genome, settings.space);
+    i.genome = repaired(child->genome, settings.space);
     i.key = to_json(i.genome, settings.space);
-    if (population.knows(i.key)) continue;
+    if (population.find(i.key) != nullptr) continue;
     i.cost = cost_of(i.genome, settings.space);
     if (!over_limit(i.cost, settings.space).empty()) continue;
     i.id = std::ssize(population.all());
-    i.parents = child.parents;
-    i.origin = child.origin;
+    i.parents = child->parents;
+    i.origin = child->origin;
     i.seen = population.seen();
     i.slot = slot;
     return i;

@@ -22,8 +22,9 @@ struct Child {
 class Method {
  public:
   virtual ~Method() = default;
-  /// The result depends on the arguments alone.
-  virtual Child make_child(const Population& population, Draws& draws) const = 0;
+  /// The result depends on the arguments alone. `trial`: 0, and one more each time the result could not be taken. No
+  /// value: there are no other genomes.
+  virtual std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const = 0;
 };
 
 /// Steady-state evolution. The first P networks are random (or changes of `start`), P = twice the workers, at least 8.
@@ -32,24 +33,37 @@ class Method {
 struct Evolution : Method {
   BreedingRates rates;
   std::optional<Genome> start;  ///< the user's network: the first individual
-  Child make_child(const Population& population, Draws& draws) const override;
+  std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
 
 /// Regularized evolution (Real et al. 2019, arXiv 1802.01548): the parent is the best of some random ones of the newest
 /// P networks, so that every network dies of age.
 struct Ageing : Method {
   BreedingRates rates;
-  Child make_child(const Population& population, Draws& draws) const override;
+  std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
 
 /// Random genomes: what every search must be better than.
 struct RandomSearch : Method {
-  Child make_child(const Population& population, Draws& draws) const override;
+  std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
 
-std::vector<std::string> method_names();  ///< "evolution", "ageing", "random"
+/// All genomes of a small space, in a fixed order. A network is trained through all rungs, and has a result for each:
+/// the log is a table, on which other methods can search without training.
+class Grid : public Method {
+ public:
+  /// Throws InputError for a space of more than a million genomes.
+  explicit Grid(const Space& space);
+  std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
+  const std::vector<Genome>& genomes() const { return genomes_; }  ///< repaired, each network once
+
+ private:
+  std::vector<Genome> genomes_;
+};
+
+std::vector<std::string> method_names();  ///< "evolution", "ageing", "random", "grid"
 /// Throws InputError, naming all methods, for another name. `start`: a genome to begin with; only evolution takes one.
-std::unique_ptr<Method> make_method(const std::string& name, std::optional<Genome> start = {});
+std::unique_ptr<Method> make_method(const std::string& name, const Space& space, std::optional<Genome> start = {});
 
 /// The individual that a worker makes next: its genome is repaired, within the limits of the space, and none that the
 /// population knows. It depends on the lines that the population has applied and on the worker's slot alone, so the log

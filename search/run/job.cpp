@@ -6,7 +6,7 @@ Job next_job(const Population& population, const Method& method, int slot, const
   const Settings& settings = population.settings();
   if (budget.until > 0 && now >= budget.until) return {};
   const auto train = [&](const Individual& i, int rung, int attempt, std::string line) {
-    return Job{Job::Kind::train, std::move(line), i.id, rung, attempt, i.key};
+    return Job{Job::Kind::train, std::move(line), rung, attempt, i.key};
   };
   const auto again = [&](std::int64_t id, bool lost) {
     const Individual& i = population.all()[static_cast<std::size_t>(id)];
@@ -21,10 +21,11 @@ Job next_job(const Population& population, const Method& method, int slot, const
   return {population.running() > 0 ? Job::Kind::wait : Job::Kind::done};
 }
 
-bool owns(const Population& population, const Job& job, int slot) {
-  if (job.id >= std::ssize(population.all())) return false;
-  const Individual& i = population.all()[static_cast<std::size_t>(job.id)];
-  return i.key == job.key && i.running && !i.orphaned && i.rung == job.rung && i.attempt == job.attempt && i.worker == slot;
+std::optional<std::int64_t> claimed(const Population& population, const Job& job, int slot) {
+  const Individual* i = population.find(job.key);
+  const bool mine = i != nullptr && i->running && !i->orphaned && i->rung == job.rung && i->attempt == job.attempt &&
+                    i->worker == slot;
+  return mine ? std::optional(i->id) : std::nullopt;
 }
 
 }  // namespace keelson::search

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "search/log/population.hpp"
@@ -17,13 +18,12 @@ struct Budget {
 /// What a free worker does next.
 struct Job {
   enum class Kind : std::uint8_t {
-    train,  ///< append `line`; if the population then gives the training to this worker (owns()), train
+    train,  ///< append `line`; if the training is then claimed(), train
     wait,   ///< others train networks that may be promoted or lost
     done    ///< nothing is left to do
   };
   Kind kind = Kind::done;
-  std::string line;      ///< claims the training
-  std::int64_t id = -1;  ///< of the network
+  std::string line;  ///< claims the training
   int rung = 0, attempt = 0;
   std::string key;  ///< of the network's genome
 };
@@ -31,8 +31,8 @@ struct Job {
 /// Trainings that were lost come first, then promotions, then new networks. `now`: seconds since 1970.
 Job next_job(const Population& population, const Method& method, int slot, const Budget& budget, double now);
 
-/// Whether this job's line, which the population has just applied as its latest, has given the training to the worker:
-/// another worker's line may have come first.
-bool owns(const Population& population, const Job& job, int slot);
+/// The network of this job, whose line the population has just applied as its latest, if the training belongs to this
+/// worker. No value: another worker's line has come first. The number of a new network is known only then.
+std::optional<std::int64_t> claimed(const Population& population, const Job& job, int slot);
 
 }  // namespace keelson::search

@@ -40,9 +40,10 @@ VirtualSearch search_virtually(const Settings& settings, const Method& method, i
         continue;
       }
       append(job.line);
-      KEELSON_EXPECT(owns(population, job, worker));
-      const Result result = result_of(population.all()[static_cast<std::size_t>(job.id)], job.rung);
-      running.push({job.id, job.rung, worker, now, now + result.seconds, result});
+      const auto id = claimed(population, job, worker);
+      KEELSON_EXPECT(id.has_value());
+      const Result result = result_of(population.all()[static_cast<std::size_t>(*id)], job.rung);
+      running.push({*id, job.rung, worker, now, now + result.seconds, result});
       free.erase(free.begin() + static_cast<std::ptrdiff_t>(f));
     }
   };

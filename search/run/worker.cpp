@@ -12,19 +12,19 @@ using Clock = std::chrono::steady_clock;
 double seconds_from(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
 /// The line that says how a training has ended.
-std::string train_for_line(const WorkerTask& task, const Job& job, WorkerTimes& times) {
+std::string train_for_line(const WorkerTask& task, std::int64_t id, int rung, WorkerTimes& times) {
   const auto begin = Clock::now();
   const auto failed = [&](const Error& error, bool again) {
     times.trained += seconds_from(begin);
-    return failure_line(job.id, job.rung, error.what(), again, seconds_since_1970());
+    return failure_line(id, rung, error.what(), again, seconds_since_1970());
   };
   try {
-    Result result = task.train(task.population.all()[static_cast<std::size_t>(job.id)], job.rung);
-    result.rung = job.rung;
+    Result result = task.train(task.population.all()[static_cast<std::size_t>(id)], rung);
+    result.rung = rung;
     result.seconds = seconds_from(begin);
     times.trained += result.seconds;
     ++times.trainings;
-    return result_line(job.id, result, seconds_since_1970());
+    return result_line(id, result, seconds_since_1970());
   } catch (const Diverged& e) {
     return failed(e, false);
   } catch (const Interrupted&) {
@@ -58,9 +58,10 @@ WorkerTimes work(const WorkerTask& task) {
     }
     pause = task.seconds_between_looks;
     task.log.append(job.line, take);
-    if (!owns(task.population, job, task.slot)) continue;
+    const auto id = claimed(task.population, job, task.slot);
+    if (!id) continue;
     try {
-      task.log.append(train_for_line(task, job, times), take);
+      task.log.append(train_for_line(task, *id, job.rung, times), take);
     } catch (const Interrupted&) {
       break;
     }

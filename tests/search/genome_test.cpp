@@ -65,7 +65,7 @@ TEST(Genome, OfTheSameNetworkAreEqual) {
   genome.training = {};
   Genome other = genome;
   other.stages[0][static_cast<std::size_t>(StageGene::kernel_d)] = 4;  // images have no depth
-  other.stages.push_back({3});                                        // identity
+  other.stages.push_back({3});                                         // identity
   other.training[static_cast<std::size_t>(TrainingGene::optimizer)] = genome.training[0] = 1;
   other.training[static_cast<std::size_t>(TrainingGene::momentum)] = 2;  // Adam has none
   EXPECT_NE(genome, other);

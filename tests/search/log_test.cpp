@@ -88,7 +88,8 @@ TEST(SearchLog, HasManyWriters) {
     threads.emplace_back([&, w] {
       SearchLog log(path, true);
       for (int i = 0; i < lines; ++i)
-        log.append(line_of(w * lines + i), [&](const std::string& line) { read[static_cast<std::size_t>(w)].push_back(line); });
+        log.append(line_of(w * lines + i),
+                   [&](const std::string& line) { read[static_cast<std::size_t>(w)].push_back(line); });
     });
   for (auto& t : threads) t.join();
   SearchLog log(path, false);

@@ -96,7 +96,7 @@ TEST_P(Replay, MakesTheSameNetworks) {
   s.method = GetParam();
   s.epochs = 16;
   s.first_epochs = 1;
-  const auto method = make_method(s.method);
+  const auto method = make_method(s.method, s.space);
   const auto search = search_virtually(s, *method, 5, {.networks = 120}, result_of);
   Population population;
   std::set<std::string> keys;
@@ -122,7 +122,8 @@ INSTANTIATE_TEST_SUITE_P(Methods, Replay, ::testing::Values("evolution", "ageing
 /// Workers wait for nobody, so they train nearly all the time, until the last trainings end.
 TEST(VirtualClock, WorkersAreBusy) {
   for (const int workers : {4, 64}) {
-    const auto search = search_virtually(settings_of(table_space()), RandomSearch(), workers, {.networks = 200 * workers}, result_of);
+    const auto search =
+        search_virtually(settings_of(table_space()), RandomSearch(), workers, {.networks = 200 * workers}, result_of);
     EXPECT_GE(search.busy, 0.95) << workers;
   }
 }
@@ -151,7 +152,8 @@ double distance(const Genome& a, const Genome& b, const Space& space) {
 }
 
 /// Evaluations until a network is as near to the secret one as `goal`; `most`: it was not found.
-std::int64_t evaluations_to(const Method& method, const Settings& s, const Genome& secret, double goal, std::int64_t most) {
+std::int64_t evaluations_to(const Method& method, const Settings& s, const Genome& secret, double goal,
+                            std::int64_t most) {
   const auto search = search_virtually(s, method, 8, {.networks = most}, [&](const Individual& i, int rung) {
     return Result{.rung = rung, .loss = distance(i.genome, secret, s.space), .seconds = seconds_of(i)};
   });

@@ -1,0 +1,108 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/common/device_options.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/search/search_data.hpp"
+#include "apps/search/search_folder.hpp"
+#include "apps/search/subcommands.hpp"
+#include "apps/search/train_network.hpp"
+#include "engine/base/counted.hpp"
+#include "search/log/lines.hpp"
+#include "search/method/method.hpp"
+
+namespace keelson::search {
+namespace {
+
+struct ReplayOptions {
+  std::vector<std::string> folders;
+  std::string start, scratch;
+  std::int64_t retrain = 0;
+  app::DeviceOptions device;
+};
+
+/// Makes each network again from the lines of the log before its own. Returns how many differ.
+std::int64_t remake(const SearchFolder& folder, const Method& method, Population& population) {
+  std::int64_t differ = 0;
+  SearchLog log(folder.log(), false);
+  log.read_new([&](const std::string& json) {
+    if (population.begun() && Line(json).text("type") == "birth") {
+      const Individual logged = parse_birth(Line(json), population.settings().space);
+      // The worker may not have read the lines that others wrote at the same time.
+      if (logged.seen == population.seen()) {
+        const auto made = next_individual(population, method, logged.slot);
+        if (!made || made->key != logged.key) {
+          ++differ;
+          fmt::print("network {}: the log has another genome than its lines give\n", population.all().size());
+        }
+      }
+    }
+    population.apply(json);
+  });
+  return differ;
+}
+
+/// Trains networks again, in a folder of its own. Returns how many have another result.
+std::int64_t retrain(const ReplayOptions& o, const Population& population, app::Launch& launch) {
+  const Settings& settings = population.settings();
+  app::Subcommand options;
+  DataOptions d;
+  declare(d, options);
+  auto config = nlohmann::json::parse(settings.config).get<app::Config>();
+  const auto known = options.values();
+  std::erase_if(config, [&](const auto& option) { return !known.contains(option.first); });
+  options.fill(config, "the log");
+  const SearchData data(d, &launch.world);
+  app::DeviceSession device = app::open_device(o.device, launch);
+  const NetworkTrainer trainer{settings,  data, *device.context, launch.world.size() > 1 ? device.ranks.get() : nullptr,
+                               o.scratch, {}};
+  std::int64_t differ = 0, done = 0;
+  for (const Individual& i : population.all()) {
+    if (done == o.retrain || i.last() == nullptr) continue;
+    ++done;
+    const Result again = trainer.train(i.id, i.genome, i.last()->rung);
+    const bool same = again.loss == i.last()->loss && again.metric == i.last()->metric;
+    differ += same ? 0 : 1;
+    if (launch.world.rank() == 0)
+      fmt::print("network {}: loss {:.17g}{}\n", i.id, again.loss,
+                 same ? ", as in the log" : fmt::format(", but {:.17g} in the log", i.last()->loss));
+  }
+  return differ;
+}
+
+ExitCode replay(const ReplayOptions& o, app::Launch& launch) {
+  if (o.folders.size() != 1) refuse("replay: give the folder of one search");
+  if (o.retrain > 0 && o.scratch.empty())
+    refuse("--retrain writes checkpoints: name a new folder for them with --scratch");
+  if (!o.scratch.empty() && std::filesystem::exists(o.scratch))
+    refuse("--scratch {}: exists; name a new folder", o.scratch);
+  const ReadSearch search(o.folders[0]);
+  const auto method = make_method(search.population().settings().method, search.population().settings().space);
+  Population population;
+  std::int64_t differ = remake(search.folder(), *method, population);
+  if (launch.world.rank() == 0)
+    fmt::print("{} made again from the log, {} differ\n",
+               counted(static_cast<std::int64_t>(population.all().size()), "network"), differ);
+  if (o.retrain > 0) differ += retrain(o, population, launch);
+  return differ == 0 ? ExitCode::done : ExitCode::failure;
+}
+
+}  // namespace
+
+void define_replay(app::CommandLine& line) {
+  auto o = std::make_shared<ReplayOptions>();
+  app::Subcommand& v =
+      line.subcommand("replay", "Make the networks of a search again from its log, train some of them, and compare",
+                      [o](app::Launch& launch) { return replay(*o, launch); });
+  v.positional("folder", o->folders, "Folder of the search", "DIR");
+  v.option("--retrain", o->retrain,
+           "Also train the first N networks again, on all ranks together, and compare their losses", "N")
+      .non_negative()
+      .not_stored();
+  v.option_without_default("--scratch", o->scratch, "New folder for the checkpoints of --retrain", "DIR").not_stored();
+  app::declare(o->device, v);
+}
+
+}  // namespace keelson::search

@@ -1,0 +1,255 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "apps/common/device_options.hpp"
+#include "apps/common/folder_lock.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/search/search_data.hpp"
+#include "apps/search/search_folder.hpp"
+#include "apps/search/search_report.hpp"
+#include "apps/search/subcommands.hpp"
+#include "apps/search/worker_group.hpp"
+#include "backends/registry.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/fnv1a.hpp"
+#include "engine/base/interrupt.hpp"
+#include "engine/base/process.hpp"
+#include "engine/base/ranks.hpp"
+
+namespace keelson::search {
+namespace {
+
+struct RunOptions {
+  DataOptions data;
+  app::DeviceOptions device;
+  std::string out = "search";
+  std::string method = "evolution", space, start;
+  std::vector<std::string> objectives = {"loss"};
+  std::int64_t networks = 100, epochs = 8, first_epochs = 0;
+  int eta = 4, ranks_per_network = 1, keep = 5;
+  std::uint64_t seed = 1;
+  double time_limit = 0, lease = 60;
+  bool overwrite = false, join = false;
+  app::Subcommand* subcommand = nullptr;
+};
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) refuse("{}: cannot be read", path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void declare_limits(RunOptions& o, app::Subcommand& v) {
+  v.option("--networks", o.networks, "Train at most so many networks, those of earlier starts included", "N")
+      .positive()
+      .not_stored();
+  v.option("--time-limit", o.time_limit, "Begin no training after so many seconds of this start; 0: no limit",
+           "SECONDS")
+      .non_negative()
+      .not_stored();
+  v.option("--ranks-per-network", o.ranks_per_network, "Ranks that train one network, data-parallel", "N")
+      .positive()
+      .not_stored();
+  v.option("--keep", o.keep, "Keep the checkpoints of so many networks, the best", "N").positive().not_stored();
+}
+
+void declare_search(RunOptions& o, app::Subcommand& v) {
+  v.option("--method", o.method, "How new networks are made").one_of(method_names()).stored();
+  v.option("--objective", o.objectives, "What is minimised: loss, parameters, flops, time; several give a Pareto front",
+           "NAME,...")
+      .comma_separated()
+      .stored();
+  v.option("--epochs", o.epochs, "Epochs of the longest training", "N").positive().stored();
+  v.option("--first-epochs", o.first_epochs,
+           "Epochs after which a network must be among the best to be trained longer (ASHA); 0: train all to the end",
+           "N")
+      .non_negative()
+      .stored();
+  v.option("--eta", o.eta, "Of the networks that have trained so long, one of so many goes on, so many times longer",
+           "N")
+      .between(2, 64)
+      .stored();
+  v.option("--seed", o.seed, "Seed of the search", "N").stored();
+  v.option("--lease", o.lease,
+           "A training without a result counts as lost after three times what others take, but never before so many "
+           "seconds",
+           "SECONDS")
+      .positive()
+      .stored();
+  v.option_without_default("--space", o.space, "JSON file that restricts the choices of genes, and sets limits", "FILE")
+      .stored();
+  v.option_without_default("--start", o.start, "JSON file with a genome to begin with (evolution)", "FILE").stored();
+}
+
+Settings settings_of(const RunOptions& o, const SearchData& data) {
+  Settings s;
+  s.seed = o.seed;
+  s.method = o.method;
+  s.objectives.clear();
+  for (const auto& name : o.objectives) s.objectives.push_back(parse_objective(name));
+  s.epochs = static_cast<double>(o.epochs);
+  s.first_epochs = o.first_epochs > 0 ? static_cast<double>(std::min(o.first_epochs, o.epochs)) : s.epochs;
+  s.eta = o.eta;
+  s.least_lease = o.lease;
+  s.space = data.space();
+  if (!o.space.empty()) s.space.restrict(text_of(o.space));
+  s.data = fmt::format("{:016x}", data.digest());
+  s.config = nlohmann::json(o.subcommand->values()).dump();
+  return s;
+}
+
+/// The folder's lock, on rank 0. Refuses a folder with a search that is not to be continued.
+std::unique_ptr<app::FolderLock> lock_folder(const RunOptions& o, Communicator& world, bool anew) {
+  std::unique_ptr<app::FolderLock> lock;
+  on_first_rank(&world, [&] {
+    const SearchFolder folder{o.out};
+    app::FolderLock::check(o.out);
+    if (anew && !o.overwrite && std::filesystem::exists(folder.log()))
+      refuse(
+          "{}: holds a search; keelson-search resume {} goes on with it, --overwrite removes it, --out names another "
+          "folder",
+          o.out, o.out);
+    lock = std::make_unique<app::FolderLock>(o.out);
+    if (anew) {
+      std::filesystem::remove(folder.log());
+      std::filesystem::remove_all(folder.path / "networks");
+    }
+  });
+  return lock;
+}
+
+/// The first slot of workers that join a search: apart from those of other jobs.
+int slot_of_new_workers(Communicator& world) {
+  const Process process = Process::current();
+  constexpr std::uint64_t slots = 4096;  // of a job; population.seen() leaves 24 bits
+  auto slot = static_cast<std::int64_t>(
+      slots * (1 + Digest().add(process.host).add(process.number).add(process.started).value() % (slots - 1)));
+  world.broadcast(&slot, sizeof slot, 0);
+  return static_cast<int>(slot);
+}
+
+/// Runs workers on the log of the folder until the budget is used up.
+ExitCode run_workers(const RunOptions& o, const SearchData& data, app::Launch& launch, bool adds_workers) {
+  Communicator& world = launch.world;
+  const SearchFolder folder{o.out};
+  SearchLog log(folder.log(), true);
+  Population population;
+  log.read_new([&](const std::string& line) { population.apply(line); });
+  if (world.rank() == 0) note_broken_lines(log);
+  if (!population.begun()) refuse("{}: the log has no first line", folder.log().string());
+  const Settings& settings = population.settings();
+  if (settings.data != fmt::format("{:016x}", data.digest()))
+    refuse("{}: the data are not those with which the search began: {}", o.out, data.describe());
+  std::optional<Genome> start;
+  if (!o.start.empty()) start = parse_genome(text_of(o.start), settings.space);
+  const auto method = make_method(settings.method, settings.space, std::move(start));
+  app::DeviceSession device = app::open_device(o.device, launch);
+  WorkerGroup group(world, *device.ranks, o.ranks_per_network);
+  if (world.rank() == 0) {
+    fmt::print("{}\n{}; {}\n{} by {}; {} epochs, {}\n", data.describe(), launch.machine, device.context->describe(),
+               counted(group.count(), "worker"), settings.method, settings.epochs,
+               settings.rungs() == 1
+                   ? "no early stopping"
+                   : fmt::format("the first of {} rungs after {}", settings.rungs(), settings.first_epochs));
+    std::fflush(stdout);
+    if (!adds_workers)
+      log.append(start_line(group.count(), seconds_since_1970()),
+                 [&](const std::string& line) { population.apply(line); });
+  }
+  world.barrier();
+  Interrupt::install("keelson-search: ends after the current steps; keelson-search resume goes on");
+  const NetworkTrainer trainer{settings,      data,  *device.context,
+                               group.ranks(), o.out, [] { return Interrupt::requested(); }};
+  const Budget budget{o.networks, o.time_limit > 0 ? seconds_since_1970() + o.time_limit : 0};
+  const auto times = group.work({log, population, *method, trainer, budget,
+                                 adds_workers ? slot_of_new_workers(world) : 0, o.keep, world.rank() == 0});
+  if (world.rank() == 0 && times.all > 0)
+    fmt::print("this worker trained {:.1f} % of its {:.1f} s: {}\n", 100 * times.trained / times.all, times.all,
+               counted(times.trainings, "training"));
+  return Interrupt::requested() ? ExitCode::interrupted : ExitCode::done;
+}
+
+void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) {
+  if (launch.world.rank() != 0) return;
+  const ReadSearch search(o.out);
+  write_report(search);
+  const auto best = search.population().best(1);
+  if (best.empty()) return;
+  const Individual& i = search.population().all()[static_cast<std::size_t>(best[0])];
+  fmt::print("best network {}\n  {}\n", result_of(i, search.population().settings()),
+             summary_of(i.genome, search.population().settings().space));
+  if (data.test() != nullptr) {
+    app::DeviceSession device{backends::make_context(o.device.device, ""), nullptr};
+    const NetworkTrainer judge{search.population().settings(), data, *device.context, nullptr, o.out, {}};
+    const Result r = judge.evaluate(i.id, i.genome, *data.test());
+    fmt::print("test data: loss {:.5g}{}\n", r.loss,
+               search.population().settings().space.classes ? fmt::format(", accuracy {:.4f}", r.metric) : "");
+  }
+  fmt::print("report: {}\n", search.folder().report().string());
+}
+
+ExitCode run(RunOptions& o, app::Launch& launch) {
+  const SearchData data(o.data, &launch.world);
+  const Settings settings = settings_of(o, data);
+  const auto lock = lock_folder(o, launch.world, true);
+  on_first_rank(&launch.world, [&] {
+    SearchLog(SearchFolder{o.out}.log(), true).append(settings.to_json(), [](const std::string&) {});
+  });
+  const ExitCode code = run_workers(o, data, launch, false);
+  conclude(o, data, launch);
+  return code;
+}
+
+ExitCode resume(RunOptions& o, const std::vector<std::string>& folders, app::Launch& launch) {
+  if (folders.size() != 1) refuse("resume: give the folder of one search");
+  o.out = folders[0];
+  auto config = nlohmann::json::parse(ReadSearch(o.out).population().settings().config).get<app::Config>();
+  const auto known = o.subcommand->values();
+  std::erase_if(config, [&](const auto& option) { return !known.contains(option.first); });
+  o.subcommand->fill(config, SearchFolder{o.out}.log().string());
+  const SearchData data(o.data, &launch.world);
+  std::unique_ptr<app::FolderLock> lock;
+  if (!o.join) lock = lock_folder(o, launch.world, false);
+  const ExitCode code = run_workers(o, data, launch, o.join);
+  if (!o.join) conclude(o, data, launch);
+  return code;
+}
+
+}  // namespace
+
+void define_run(app::CommandLine& line) {
+  auto o = std::make_shared<RunOptions>();
+  app::Subcommand& v = line.subcommand(
+      "run", "Search for a network that suits labelled data; each rank, or group of ranks, trains a network at a time",
+      [o](app::Launch& launch) { return run(*o, launch); });
+  o->subcommand = &v;
+  declare(o->data, v);
+  v.find("data").required();
+  v.option("--out", o->out, "Folder of the search", "DIR").not_stored();
+  declare_search(*o, v);
+  declare_limits(*o, v);
+  v.flag("--overwrite", o->overwrite, "Remove the search that --out holds").not_stored();
+  app::declare(o->device, v);
+}
+
+void define_resume(app::CommandLine& line) {
+  auto o = std::make_shared<RunOptions>();
+  auto folders = std::make_shared<std::vector<std::string>>();
+  app::Subcommand& v = line.subcommand("resume", "Go on with a search, on any number of ranks",
+                                       [o, folders](app::Launch& launch) { return resume(*o, *folders, launch); });
+  o->subcommand = &v;
+  v.positional("folder", *folders, "Folder of the search", "DIR");
+  declare(o->data, v);
+  declare_limits(*o, v);
+  v.flag("--join", o->join, "Add workers to a search that runs").not_stored();
+  app::declare(o->device, v);
+}
+
+}  // namespace keelson::search

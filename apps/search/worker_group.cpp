@@ -1,0 +1,119 @@
+#include "apps/search/worker_group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <string>
+
+#include "apps/search/search_folder.hpp"
+#include "engine/base/error.hpp"
+
+namespace keelson::search {
+namespace {
+
+/// Sends a text from the first rank to the others.
+std::string shared_text(Communicator& ranks, std::string text) {
+  auto size = static_cast<std::int64_t>(text.size());
+  ranks.broadcast(&size, sizeof size, 0);
+  text.resize(static_cast<std::size_t>(size));
+  if (size > 0) ranks.broadcast(text.data(), text.size(), 0);
+  return text;
+}
+
+/// Prints the state of the search from time to time.
+class Progress {
+ public:
+  void tell(const Population& population) {
+    using namespace std::chrono;
+    const auto now = steady_clock::now();
+    const auto best = population.best(1);
+    const std::int64_t first = best.empty() ? -1 : best[0];
+    if (first == best_ && now - last_ < seconds(15)) return;
+    best_ = first;
+    last_ = now;
+    fmt::print("{}\n", state_of(population));
+    std::fflush(stdout);
+  }
+
+ private:
+  std::int64_t best_ = -1;
+  std::chrono::steady_clock::time_point last_;
+};
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(Communicator& world, Communicator& on_device, int ranks_per_network) {
+  if (world.size() % ranks_per_network != 0)
+    refuse("--ranks-per-network {}: {} ranks cannot be divided into groups of {}", ranks_per_network, world.size(),
+           ranks_per_network);
+  count_ = world.size() / ranks_per_network;
+  number_ = world.rank() / ranks_per_network;
+  if (ranks_per_network > 1) ranks_ = on_device.split(number_, world.rank());
+}
+
+Result WorkerGroup::train_together(const NetworkTrainer& trainer, const Individual& i, int rung,
+                                   const Space& space) const {
+  if (ranks_) {
+    Communicator& host = ranks_->on_host();
+    shared_text(host, to_json(i.genome, space));
+    std::int64_t job[] = {i.id, rung};
+    host.broadcast(job, sizeof job, 0);
+  }
+  return trainer.train(i.id, i.genome, rung);
+}
+
+void WorkerGroup::follow(const NetworkTrainer& trainer, const Space& space) const {
+  Communicator& host = ranks_->on_host();
+  for (;;) {
+    const std::string genome = shared_text(host, "");
+    if (genome.empty()) return;
+    std::int64_t job[2];
+    host.broadcast(job, sizeof job, 0);
+    try {
+      trainer.train(job[0], parse_genome(genome, space), static_cast<int>(job[1]));
+    } catch (const RanksLost&) {
+      throw;
+    } catch (const Error&) {  // the first rank has the same error, and writes it into the log
+    }
+  }
+}
+
+WorkerTimes WorkerGroup::lead(const Work& work) const {
+  const Space& space = work.population.settings().space;
+  Progress progress;
+  WorkerTask task{work.log, work.population, work.method, work.first_slot + number_, work.budget};
+  task.train = [&](const Individual& i, int rung) { return train_together(work.trainer, i, rung, space); };
+  task.interrupted = work.trainer.interrupted;
+  task.tell = [&](const Population& population) {
+    remove_checkpoints(population, work.trainer, work.keep, false);
+    if (work.speaks) progress.tell(population);
+  };
+  const WorkerTimes times = search::work(task);
+  if (ranks_) shared_text(ranks_->on_host(), "");
+  return times;
+}
+
+WorkerTimes WorkerGroup::work(const Work& work) const {
+  if (is_leader()) return lead(work);
+  follow(work.trainer, work.population.settings().space);
+  return {};
+}
+
+void remove_checkpoints(const Population& population, const NetworkTrainer& trainer, int keep, bool all) {
+  const auto best = population.best(static_cast<std::size_t>(keep));
+  const std::set<std::int64_t> kept(best.begin(), best.end());
+  const auto rungs = static_cast<std::size_t>(population.settings().rungs());
+  constexpr std::size_t look_back = 64;  // others have removed what was behind before
+  const std::size_t size = population.all().size();
+  for (std::size_t k = all || size < look_back ? 0 : size - look_back; k < size; ++k) {
+    const Individual& i = population.all()[k];
+    const bool ended = all || !i.failure.empty() || i.results.size() == rungs;
+    std::error_code ignored;
+    if (ended && !i.running && !kept.contains(i.id)) std::filesystem::remove_all(trainer.checkpoints_of(i.id), ignored);
+  }
+}
+
+}  // namespace keelson::search

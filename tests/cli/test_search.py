@@ -1,0 +1,202 @@
+"""Searches for networks: found, continued, killed, replayed."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import unittest
+
+from programs import Case, Program, long_test, numpy
+
+PROGRAM = Program("keelson-search")
+ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
+KILLS = int(os.environ.get("KEELSON_FAULTS", "5"))
+
+
+def write_table(path, rows=240, features=5, classes=3):
+    """A class for each row that follows from its features."""
+    chance = random.Random(1)
+    with open(path, "w") as out:
+        out.write(",".join(f"f{k}" for k in range(features)) + ",kind\n")
+        for _ in range(rows):
+            x = [chance.gauss(0, 1) for _ in range(features)]
+            kind = ("water", "ice", "none")[int(x[0] > 0.5) + int(x[1] > 0.3)]
+            out.write(",".join(f"{v:.5f}" for v in x) + f",{kind}\n")
+
+
+def lines_of(folder, kind):
+    lines = []
+    for line in (folder / "search.jsonl").read_text().splitlines():
+        try:
+            lines.append(json.loads(line))
+        except ValueError:  # torn by a kill
+            pass
+    return [line for line in lines if line.get("type") == kind]
+
+
+class Searches(Case):
+    program = PROGRAM
+
+    def setUp(self):
+        super().setUp()
+        self.table = self.folder / "table.csv"
+        write_table(self.table)
+        self.out = self.folder / "out"
+
+    def words(self, *others, verb="run"):
+        return [verb, "--data", self.table, "--classes", "--out", self.out, "--epochs", 4, "--first-epochs", 1, "--space",
+                self.space(), *others]
+
+    def space(self):
+        return self.write("space.json", json.dumps({"dense": {"layers": [1, 2], "units": [16, 23, 32]},
+                                                    "training": {"batch": [16, 32]}}))
+
+    def run_search(self, *others, ranks=0, **options):
+        return PROGRAM.run(*self.words(*others), ranks=ranks, env=ONE_THREAD, **options)
+
+    def complete(self, networks):
+        """Every network that was begun has a result or a failure, and none has two."""
+        self.assertEqual(len(lines_of(self.out, "birth")), networks)
+        results = [(line["id"], line["rung"]) for line in lines_of(self.out, "result")]
+        self.assertEqual(len(results), len(set(results)))
+        ended = {i for i, _ in results} | {line["id"] for line in lines_of(self.out, "failure")}
+        self.assertEqual(ended, set(range(networks)))
+
+    def test_finds_continues_and_replays(self):
+        done = self.run_search("--networks", 8, ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"192 training and 48 validation samples of 5; 3 classes")
+        self.complete(8)
+        page = (self.out / "report.html").read_text()
+        for text in ("<svg", "The best networks", "Ancestors of the best", "Early stopping"):
+            self.assertIn(text, page)
+        # Another number of ranks goes on.
+        more = PROGRAM.run("resume", self.out, "--networks", 12, env=ONE_THREAD)
+        self.assertEqual(more.returncode, 0, more.stderr)
+        self.complete(12)
+        # All genomes follow from the log, and the losses of two networks, which one rank trains again.
+        again = PROGRAM.run("replay", self.out, "--retrain", 2, "--scratch", self.folder / "scratch", env=ONE_THREAD)
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        self.assertIn("12 networks made again from the log, 0 differ", again.stdout)
+        self.assertEqual(again.stdout.count("as in the log"), 2)
+        status = PROGRAM.run("status", self.out)
+        self.assertRegex(status.stdout, r"best \d+: loss .*12 networks, 0 running, 0 failed")
+        best = self.folder / "best"
+        written = PROGRAM.run("best", self.out, "--out", best)
+        self.assertEqual(written.returncode, 0, written.stderr)
+        self.assertEqual({p.name for p in best.iterdir()},
+                         {"genome.json", "network.hpp", "network.py", "checkpoint.h5", "network.onnx"})
+        compile((best / "network.py").read_text(), "network.py", "exec")
+
+    def test_trains_a_network_on_several_ranks(self):
+        done = self.run_search("--networks", 3, "--ranks-per-network", 2, ranks=2)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 worker by evolution", done.stdout)
+        self.complete(3)
+
+    def test_numbers_and_arrays(self):
+        """Images with two numbers to predict, and two objectives."""
+        if numpy is None:
+            self.skipTest("needs NumPy")
+        chance = numpy.random.default_rng(1)
+        x = chance.standard_normal((60, 8, 8, 1), dtype=numpy.float32)
+        numpy.savez(self.folder / "images.npz", x=x, y=numpy.stack([x.mean((1, 2, 3)), x.std((1, 2, 3))], 1))
+        small = self.write("small.json", json.dumps({"stages": {"number": [1, 2], "filters": [4, 6, 8]}, "dense": {"layers": [0, 1]}}))
+        done = PROGRAM.run("run", "--data", self.folder / "images.npz", "--out", self.out, "--networks", 6, "--epochs", 2,
+                           "--objective", "loss,parameters", "--space", small, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 numbers to predict", done.stdout)
+        self.complete(6)
+
+    def start(self, *words):
+        output = open(self.folder / f"output-{time.monotonic()}", "w")
+        self.addCleanup(output.close)
+        run = subprocess.Popen(PROGRAM.command(0, *words), stdout=output, stderr=subprocess.STDOUT, env=ONE_THREAD)
+        self.addCleanup(run.wait)
+        self.addCleanup(run.kill)
+        return run
+
+    def wait_for(self, count, kind="result", limit=120):
+        for _ in range(limit * 50):
+            if (self.out / "search.jsonl").exists() and len(lines_of(self.out, kind)) >= count:
+                return
+            time.sleep(0.02)
+        self.fail(f"{count} lines of {kind} have not come")
+
+    def test_workers_that_are_killed(self):
+        """A worker that joined and the first one die; what they trained is trained again."""
+        first = self.start(*self.words("--networks", 14, "--lease", 2))
+        self.wait_for(2)
+        second = self.start("resume", self.out, "--join", "--networks", 14)
+        self.wait_for(3)
+        second.send_signal(signal.SIGKILL)
+        self.wait_for(6)
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+        done = PROGRAM.run("resume", self.out, "--networks", 14, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete(14)
+
+    @long_test
+    def test_random_kills(self):
+        """kill -9 at random moments: each costs at most one training, nothing is lost or doubled."""
+        chance = random.Random(7)
+        networks = 4 * KILLS
+        run = self.start(*self.words("--networks", networks))
+        self.wait_for(1, "birth")
+        for _ in range(KILLS):
+            time.sleep(chance.uniform(0.05, 0.6))
+            run.send_signal(signal.SIGKILL)
+            run.wait()
+            run = self.start("resume", self.out, "--networks", networks)
+        self.assertEqual(run.wait(600), 0)
+        self.complete(networks)
+        # Trainings that were begun: one for each result or failure, and at most one more for each kill.
+        trained = len(lines_of(self.out, "birth")) + len(lines_of(self.out, "run"))
+        ended = len(lines_of(self.out, "result")) + len(lines_of(self.out, "failure"))
+        self.assertLessEqual(trained, ended + KILLS)
+
+    def test_is_interrupted(self):
+        """A signal ends the search soon; the training goes on from its checkpoint."""
+        run = self.start(*self.words("--networks", 1000))
+        self.wait_for(3)
+        run.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(60), 75)
+        done = PROGRAM.run("resume", self.out, "--networks", 5, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_refusals(self):
+        self.assertEqual(self.run_search("--networks", 2).returncode, 0)
+        log = self.out / "search.jsonl"
+        for words, says in ((self.words("--networks", 2), "holds a search; keelson-search resume"),
+                            (["resume", self.folder], "search.jsonl: No such file or directory"),
+                            (["resume", self.out, "--networks", 2, "--data", self.write("other.csv", "a,b\n1,x\n2,y\n3,x\n4,y\n")],
+                             "the data are not those with which the search began"),
+                            (["run", "--data", self.table, "--out", self.folder / "b"], "ask for classes"),
+                            (["run", "--data", self.table, "--out", self.folder / "b", "--method", "magic"], "--method"),
+                            (["best", self.out, "--network", 99], "there are the networks 0 to"),
+                            (["replay", self.out, "--retrain", 1], "--scratch")):
+            with self.subTest(says):
+                done = PROGRAM.run(*words, env=ONE_THREAD)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn(says, done.stderr)
+                self.assertEqual(len(PROGRAM.errors(done)), 1, done.stderr)
+        lines = log.read_text().splitlines()
+        log.write_text("\n".join([*lines[:2], lines[2][:-30], *lines[3:]]) + "\n")
+        status = PROGRAM.run("status", self.out)
+        self.assertRegex(status.stderr, r"note: .*left out 1 line that cannot be read, from line 3 on")
+
+    def test_two_searches_in_a_folder(self):
+        first = self.start(*self.words("--networks", 1000))
+        self.wait_for(1)
+        done = PROGRAM.run("resume", self.out, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("in use", done.stderr)
+        first.kill()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
