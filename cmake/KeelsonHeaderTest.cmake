@@ -1,4 +1,4 @@
-# Every public header of engine, comm and nets compiles alone and includes no vendor's header. Headers in a folder named
+# Every public header of engine, comm, nets and search compiles alone and includes no vendor's header. Headers in a folder named
 # detail, or in a folder of comm, are not public. Vendors' headers may lie in the compiler's default path, so decoys that
 # refuse to be included stand before it.
 
@@ -10,7 +10,8 @@ foreach(decoy IN LISTS decoys)
 endforeach()
 
 file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}
-  ${PROJECT_SOURCE_DIR}/engine/*.hpp ${PROJECT_SOURCE_DIR}/comm/*.hpp ${PROJECT_SOURCE_DIR}/nets/*.hpp)
+  ${PROJECT_SOURCE_DIR}/engine/*.hpp ${PROJECT_SOURCE_DIR}/comm/*.hpp ${PROJECT_SOURCE_DIR}/nets/*.hpp
+  ${PROJECT_SOURCE_DIR}/search/*.hpp)
 list(FILTER headers EXCLUDE REGEX "/detail/|^comm/.*/")
 # Several targets, test_headers_0 and so on, so that CI can take turns: a header is always in the same one.
 set(shares 8)

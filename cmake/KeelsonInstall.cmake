@@ -12,10 +12,10 @@ endif()
 foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the libraries' own libraries, too; a RUNPATH does not
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
-install(TARGETS keelson_engine keelson_comm keelson_nets ${KEELSON_INSITU} keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
+install(TARGETS keelson_engine keelson_comm keelson_nets keelson_search ${KEELSON_INSITU} keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
   EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
-foreach(folder IN ITEMS engine nets)
+foreach(folder IN ITEMS engine nets search)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson
       FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)

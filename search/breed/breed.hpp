@@ -5,14 +5,14 @@
 
 namespace keelson::search {
 
-/// Probabilities of the operators. The defaults of crossover, point mutation and random genomes are those of Propulate
-/// (Taubert et al., ISC 2023).
+/// Probabilities of the operators. The defaults are the best of a few that were tried on a table of 1008 networks
+/// (docs/search.md, "Comparing methods").
 struct BreedingRates {
-  double crossover = 0.7;  ///< two parents; else one
-  double point = 0.4;      ///< of each gene: another value
+  double crossover = 0.5;  ///< two parents; else one
+  double point = 0.1;      ///< of each gene: another value
   double near = 0.05;      ///< standard deviation of an ordered gene's step, as a part of its choices
   double structure = 0.1;  ///< each of: insert, remove, repeat, exchange a stage or dense layer
-  double random = 0.1;     ///< a genome without parents
+  double random = 0.05;    ///< a genome without parents
 };
 
 /// A genome whose genes are drawn uniformly; so are the numbers of stages and dense layers.

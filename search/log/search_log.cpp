@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -78,11 +80,20 @@ void SearchLog::read_new(const std::function<void(const std::string& json)>& tak
   }
 }
 
+bool SearchLog::ends_in_a_torn_line() const {
+  // Another process may be writing a line now, whose first part can be seen.
+  constexpr int looks = 5;
+  for (int look = 0; look < looks; ++look) {
+    char last = '\n';
+    const auto size = ::lseek(file_, 0, SEEK_END);
+    if (size <= 0 || ::pread(file_, &last, 1, size - 1) != 1 || last == '\n') return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 void SearchLog::write_line(const std::string& line) const {
-  std::string bytes = line + "\n";
-  char last = '\n';
-  const auto size = ::lseek(file_, 0, SEEK_END);
-  if (size > 0 && ::pread(file_, &last, 1, size - 1) == 1 && last != '\n') bytes.insert(0, "\n");
+  const std::string bytes = (ends_in_a_torn_line() ? "\n" : "") + line + "\n";
   std::string_view left = bytes;
   while (!left.empty()) {
     const auto n = ::write(file_, left.data(), left.size());

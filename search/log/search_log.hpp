@@ -34,6 +34,7 @@ class SearchLog {
   const std::filesystem::path& path() const { return path_; }  ///< of the file
 
  private:
+  bool ends_in_a_torn_line() const;
   void write_line(const std::string& line) const;
 
   std::filesystem::path path_;
