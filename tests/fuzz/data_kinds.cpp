@@ -1,9 +1,11 @@
 #include "tests/fuzz/data_kinds.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <fstream>
 #include <functional>
 #include <utility>
@@ -40,6 +42,46 @@ std::string tfrecord_of_universe(const fs::path& path) {
 struct Form {
   std::string kind, file, bytes;
 };
+
+/// The universe of an HDF5 file in the forms of arrays. `chunked`: the same universe in compressed chunks.
+std::vector<Form> forms_of_universe(const fs::path& path, const fs::path& chunked) {
+  const auto file = hdf5::File::open(path.string());
+  const auto shape = file.info("x").shape;
+  const auto x = file.read<std::int16_t>("x");
+  const auto y = file.read<float>("y");
+  const std::vector<std::pair<std::string, std::string>> arrays{
+      {"x.npy", testing::npy_of("<i2", fmt::format("({})", fmt::join(shape, ", ")), testing::bytes_of_numbers(x))},
+      {"y.npy", testing::npy_of("<f4", fmt::format("({},)", y.size()), testing::bytes_of_numbers(y))}};
+  // The array x of a record is swapped and unpacked, that of a fixed size is not: two ways to read.
+  const auto netcdf = [&](int version, std::vector<testing::CdfAttribute> packing) {
+    return testing::netcdf_of(version,
+                              {{"sample", 0}, {"edge", shape[0]}, {"channel", shape[3]}, {"target", std::ssize(y)}},
+                              {{"x", {0, 1, 1, 1, 2}, testing::CdfType::i16, {x.begin(), x.end()}, std::move(packing)},
+                               {"y", {0, 3}, testing::CdfType::f32, {y.begin(), y.end()}}},
+                              1);
+  };
+  return {{"stored NumPy archives", "x.npz", testing::zip_of(arrays, false)},
+          {"deflated NumPy archives", "x.npz", testing::zip_of(arrays, true)},
+          {"NetCDF, CDF-1", "x.nc", netcdf(1, {})},
+          {"NetCDF, CDF-2", "x.nc", netcdf(2, {{"scale_factor", testing::CdfType::f64, {0.5}}})},
+          {"NetCDF, CDF-5", "x.nc", netcdf(5, {{"valid_range", testing::CdfType::i16, {0, 32767}}})},
+          {"netCDF-4", "x.nc", content_of(path)},
+          {"compressed netCDF-4", "x.nc", content_of(chunked)}};
+}
+
+std::vector<Kind> universes_in_other_forms(const DataFolders& folders) {
+  std::vector<Kind> all;
+  for (const auto& [name, file, bytes] :
+       forms_of_universe(folders.universes / "train/univ_000000.h5", folders.chunked / "train/univ_000000.h5")) {
+    std::vector<Trial> readers{{"read-universes", {"{}/" + file}}};
+    if (name == "stored NumPy archives" || name == "NetCDF, CDF-5")  // a form as in memory, and one that is unpacked
+      readers.push_back(
+          {"keelson-cosmoflow", {"train", "--train", "{}/" + file, "--out", "{}/out", "--max-steps", "1"}});
+    all.push_back(damaged_kind("universes in " + name, file, bytes, readers));
+    all.back().is_checked = name == "deflated NumPy archives";
+  }
+  return all;
+}
 
 /// The snapshot of an HDF5 file in the other forms. `folder`: for a temporary file.
 std::vector<Form> forms_of_snapshot(const fs::path& path, const fs::path& folder) {
@@ -134,21 +176,54 @@ std::vector<Kind> arrays(const DataFolders& folders) {
   return all;
 }
 
-/// The columns a, b, target and kind, of which the last is a class.
-std::vector<testing::ColumnText> table_columns() {
+/// The columns a, b, target and kind, of which the last is a class, with these types of Arrow.
+std::vector<testing::ColumnText> table_columns(const std::array<std::string, 4>& types) {
   std::vector<testing::ColumnText> columns{
-      {"a", "double", {}}, {"b", "int32", {}}, {"target", "float", {}}, {"kind", "string", {}}};
+      {"a", types[0], {}}, {"b", types[1], {}}, {"target", types[2], {}}, {"kind", types[3], {}}};
   for (int i = 0; i < 300; ++i) {
-    columns[0].values.push_back(fmt::format("{}", 0.37 * i - 20));
+    columns[0].values.push_back(fmt::format("{:.3f}", 0.37 * i - 20));
     columns[1].values.push_back(fmt::format("{}", i * i % 1009));
-    columns[2].values.push_back(fmt::format("{}", i % 7 * 1e-3));
+    columns[2].values.push_back(types[2] == "bool" ? fmt::format("{}", i % 2 == 0) : fmt::format("{}", i % 7 * 1e-3));
     columns[3].values.push_back(i % 3 == 0 ? "cat" : i % 3 == 1 ? "dog" : "bird of prey");
   }
   return columns;
 }
 
+#if KEELSON_HAVE_PARQUET
+/// Damages all but the list of row groups and columns at the end, which has no checksum.
+void write_damaged_pages(const fs::path& file, const std::string& bytes, Random& random) {
+  std::uint32_t list = 0;
+  std::memcpy(&list, bytes.data() + bytes.size() - 8, sizeof list);
+  const std::size_t end = bytes.size() - 8 - list;
+  write_bytes(file, damage_bytes(bytes.substr(0, end), random) + bytes.substr(end));
+}
+
+std::vector<Kind> parquet_tables() {
+  const auto columns = table_columns({"double", "int32", "float", "string"}),
+             others = table_columns({"decimal", "halffloat", "bool", "dictionary"});
+  const std::vector<Trial> readers{{"read-table", {"numbers", "{}/x.parquet"}},
+                                   {"read-table", {"classes", "{}/x.parquet"}}};
+  std::vector<Kind> all;
+  const auto add = [&](const std::string& name, const std::string& bytes) {
+    all.push_back(damaged_kind(name, "x.parquet", bytes, readers));
+  };
+  add("Parquet", testing::parquet_of(columns, {.rows_per_group = 100}));
+  add("compressed Parquet",
+      testing::parquet_of(columns, {.rows_per_group = 200, .is_compressed = true, .has_schema = false}));
+  add("Parquet of other types", testing::parquet_of(others, {.rows_per_group = 100}));
+  for (const bool is_compressed : {false, true}) {
+    const std::string bytes =
+        testing::parquet_of(columns, {.rows_per_group = 100, .is_compressed = is_compressed, .has_checksums = true});
+    add(is_compressed ? "checked pages of compressed Parquet" : "checked pages of Parquet", bytes);
+    all.back().damage = [bytes](const fs::path& f, Random& random) { write_damaged_pages(f, bytes, random); };
+    all.back().is_checked = true;
+  }
+  return all;
+}
+#endif
+
 std::vector<Kind> tables() {
-  const auto columns = table_columns();
+  const auto columns = table_columns({"double", "int32", "float", "string"});
   std::vector<Kind> all;
   for (const bool is_quoted : {false, true}) {
     std::string text = "a,b,target,kind\n";
@@ -162,12 +237,8 @@ std::vector<Kind> tables() {
                    text});
   }
 #if KEELSON_HAVE_PARQUET
-  for (const testing::ParquetForm& form :
-       {testing::ParquetForm{.rows_per_group = 100},
-        testing::ParquetForm{.rows_per_group = 200, .is_compressed = true, .has_schema = false}})
-    all.push_back(damaged_kind(
-        form.is_compressed ? "compressed Parquet" : "Parquet", "x.parquet", testing::parquet_of(columns, form),
-        {{"read-table", {"numbers", "{}/x.parquet"}}, {"read-table", {"classes", "{}/x.parquet"}}}));
+  const auto parquet = parquet_tables();
+  all.insert(all.end(), parquet.begin(), parquet.end());
 #endif
   return all;
 }
@@ -217,7 +288,8 @@ Kind staged_copies(const DataFolders& folders) {
 
 std::vector<Kind> data_kinds(const DataFolders& folders) {
   std::vector<Kind> all;
-  for (const auto& part : {snapshots_in_other_forms(folders), arrays(folders), tables(), tfrecords(folders)})
+  for (const auto& part : {universes_in_other_forms(folders), snapshots_in_other_forms(folders), arrays(folders),
+                           tables(), tfrecords(folders)})
     all.insert(all.end(), part.begin(), part.end());
   all.push_back(staged_copies(folders));
   return all;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 
+#include "apps/cosmoflow/data/universe_dataset.hpp"
 #include "engine/base/error.hpp"
 #include "engine/data/arrays/array_file.hpp"
 #include "engine/data/arrays/array_file_dataset.hpp"
@@ -78,6 +79,29 @@ std::string read_records(const Words& words) {
   return text;
 }
 
+/// Samples that a cache keeps as stored are the same.
+std::string read_universes(const Words& words) {
+  const cosmoflow::UniverseDataset data(words[0], {});
+  std::string text = samples_of(data);
+  if (!data.has_stored_form()) return text;
+  std::vector<std::byte> stored(static_cast<std::size_t>(data.stored_bytes()));
+  const auto values_of = [&data](const auto& read) {
+    std::vector<float> x(static_cast<std::size_t>(data.fields()[0].shape.elements())),
+        y(static_cast<std::size_t>(data.fields()[1].shape.elements()));
+    void* const dst[] = {x.data(), y.data()};
+    read(dst);
+    x.insert(x.end(), y.begin(), y.end());
+    return x;
+  };
+  for (std::int64_t i = 0; i < data.size(); ++i) {
+    data.read_stored(i, stored.data());
+    if (values_of([&](void* const* dst) { data.decode({.id = {.index = i}}, stored.data(), dst); }) !=
+        values_of([&](void* const* dst) { data.read(i, dst); }))
+      return fmt::format("sample {} as stored is nan", i);
+  }
+  return text;
+}
+
 std::string stage(const Words& words) {
   StageOptions options{.source = words[0], .find = find_hdf5_files, .target = words[1], .verify = true};
   const auto result = stage_files(options, nullptr);
@@ -94,11 +118,9 @@ struct Reader {
 };
 
 const std::map<std::string, Reader>& readers() {
-  static const std::map<std::string, Reader> all{{"read-table", {2, read_table}},
-                                                 {"read-arrays", {1, read_arrays}},
-                                                 {"read-samples", {2, read_samples}},
-                                                 {"read-records", {1, read_records}},
-                                                 {"stage", {2, stage}}};
+  static const std::map<std::string, Reader> all{
+      {"read-table", {2, read_table}},     {"read-arrays", {1, read_arrays}},       {"read-samples", {2, read_samples}},
+      {"read-records", {1, read_records}}, {"read-universes", {1, read_universes}}, {"stage", {2, stage}}};
   return all;
 }
 

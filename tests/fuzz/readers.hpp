@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-/// Readers of the engine that no program has: what they read of a file, they say in one line of standard output. A
+/// Readers of data that no program has alone: what they read of a file, they say in one line of standard output. A
 /// trial names them as programs (Trial::program).
 namespace keelson::fuzz {
 
@@ -15,6 +15,7 @@ bool is_reader(const std::string& name);
 ///   read-arrays PATH                      ArrayFile: all arrays of numbers
 ///   read-samples X PATH                   ArrayFileDataset: the samples of array X, standardised
 ///   read-records PATH                     TfRecordFile: all records
+///   read-universes PATH                   UniverseDataset: all samples
 ///   stage SOURCE TARGET                   stage_files(), with comparison of checksums; then TARGET equals SOURCE
 int run_reader(const std::string& name, const std::vector<std::string>& words);
 

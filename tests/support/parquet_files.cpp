@@ -77,6 +77,7 @@ std::string parquet_of(const std::vector<ColumnText>& columns, const ParquetForm
   const auto stream = arrow::io::BufferOutputStream::Create().ValueOrDie();
   parquet::WriterProperties::Builder properties;
   if (form.is_compressed) properties.compression(parquet::Compression::ZSTD);
+  if (form.has_checksums) properties.enable_page_checksum();
   parquet::ArrowWriterProperties::Builder of_arrow;
   if (form.has_schema) of_arrow.store_schema();
   require_written(parquet::arrow::WriteTable(*table, arrow::default_memory_pool(), stream, form.rows_per_group,

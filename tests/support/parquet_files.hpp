@@ -22,6 +22,7 @@ struct ParquetForm {
   std::int64_t rows_per_group = 1 << 20;
   bool is_compressed = false;  ///< by zstd
   bool has_schema = true;      ///< Arrow's own types are stored beside those of Parquet
+  bool has_checksums = false;  ///< of pages
 };
 
 /// The bytes of a Parquet file.
