@@ -83,15 +83,9 @@ Graph network_of_words() {
 }
 
 /// Of whole arrays.
-struct ChannelSteps {
-  std::vector<double> losses;
-  std::vector<std::vector<float>> predictions, gradients, parameters;
+struct ChannelSteps : LossesAndGradients {
+  std::vector<std::vector<float>> predictions, parameters;
 };
-
-float sine(std::int64_t i, std::int64_t step) {
-  const std::int64_t row = i / 1009, column = i % 1009;
-  return std::sin(static_cast<float>(column) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
-}
 
 /// `samples` of the `batch` samples of each replica count. On other ranks than 0 the values and moments of parameters
 /// in parts are empty.
@@ -124,7 +118,7 @@ ChannelSteps channel_steps(const Graph& g, Communicator& ranks, int channel, con
         continue;
       }
       for (std::int64_t i = 0; i < t.elements(); ++i)
-        values[static_cast<std::size_t>(i)] = sine(first * elements + i, s);
+        values[static_cast<std::size_t>(i)] = element(first * elements + i, s);
       c.write_plain(t, values.data());
     }
     executor.forward({.seed = 3,
@@ -135,12 +129,7 @@ ChannelSteps channel_steps(const Graph& g, Communicator& ranks, int channel, con
     const Tensor out = executor.output("prediction");
     auto& prediction = result.predictions.emplace_back(static_cast<std::size_t>(out.elements()));
     c.read_plain(out, prediction.data());
-    executor.backward();
-    result.losses.push_back(executor.loss());
-    for (const ParameterSpec& p : g.parameters())
-      if (p.kind == ParameterKind::trained)
-        result.gradients.push_back(whole_array(parameters.at(p.name), executor.gradient(p.name), ranks));
-    executor.update();
+    complete_step(executor, g, parameters, ranks, result);
   }
   executor.finish_exchange();
   for (const Parameter& p : parameters.all())

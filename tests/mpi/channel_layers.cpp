@@ -66,13 +66,7 @@ std::vector<DeepCase> deep_cases() {
   };
 }
 
-Graph network_of(const DeepCase& c) {
-  Graph g;
-  const Var prediction = dense(c.layers(g.input("x", c.sample)), 3, "head");
-  g.set_output("prediction", prediction);
-  mse(prediction, g.input("y", {3}));
-  return g;
-}
+Graph network_of(const DeepCase& c) { return network_with_head(c.layers, c.sample); }
 
 PlanOptions with(const Optimizer& optimizer) { return {.optimizer = &optimizer}; }
 

@@ -83,13 +83,7 @@ std::vector<SpaceCase> space_cases() {
 
 constexpr std::int64_t samples_of_step = 4;
 
-Graph network_of(const SpaceCase& c) {
-  Graph g;
-  const Var prediction = dense(c.layers(g.input("x", c.sample)), 3, "head");
-  g.set_output("prediction", prediction);
-  mse(prediction, g.input("y", {3}));
-  return g;
-}
+Graph network_of(const SpaceCase& c) { return network_with_head(c.layers, c.sample); }
 
 class SpaceTest : public MpiTest {};
 

@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "engine/execute/executor.hpp"
 #include "engine/graph/parameter_parts.hpp"
+#include "engine/layers/layers.hpp"
 #include "engine/optim/sgd.hpp"
 #include "engine/plan/spatial_parts.hpp"
 #include "tests/support/contexts.hpp"
@@ -42,16 +44,41 @@ inline std::vector<float> whole_arrays(const Parameters& parameters, Communicato
   return all;
 }
 
-/// Losses, gradients and parameters of some steps.
-struct Steps {
+/// Of each step the loss, and of each trained parameter in each step the gradient, as wholes.
+struct LossesAndGradients {
   std::vector<double> losses;
   std::vector<std::vector<float>> gradients;
+};
+
+/// Backward and update of a step. Collective.
+inline void complete_step(Executor& executor, const Graph& g, Parameters& parameters, Communicator& ranks,
+                          LossesAndGradients& result) {
+  executor.backward();
+  result.losses.push_back(executor.loss());
+  for (const ParameterSpec& p : g.parameters())
+    if (p.kind == ParameterKind::trained)
+      result.gradients.push_back(whole_array(parameters.at(p.name), executor.gradient(p.name), ranks));
+  executor.update();
+}
+
+/// What some steps compute; predictions of the last step.
+struct Steps : LossesAndGradients {
   std::vector<float> parameters, predictions;
 };
 
-inline float element(std::size_t i, std::int64_t step) {
-  const std::size_t row = i / 1009;
-  return std::sin(static_cast<float>(i % 1009) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
+/// A network of these layers, which give a value without spatial dimensions, with a head of 3 targets.
+inline Graph network_with_head(const std::function<Var(Var)>& layers, const Shape& sample) {
+  Graph g;
+  const Var prediction = dense(layers(g.input("x", sample)), 3, "head");
+  g.set_output("prediction", prediction);
+  mse(prediction, g.input("y", {3}));
+  return g;
+}
+
+/// Element i of an input of all samples, in a step.
+inline float element(std::int64_t i, std::int64_t step) {
+  const std::int64_t row = i / 1009, column = i % 1009;
+  return std::sin(static_cast<float>(column) * 0.7f + static_cast<float>(row) * 0.3f + static_cast<float>(step));
 }
 
 /// Writes the rows that this rank reads of an input of this shape; `first`: its first sample. Integers are classes.
@@ -70,9 +97,7 @@ inline void write_part(Executor& executor, Context& c, const Graph::Node& input,
     for (std::int64_t ch = 0; ch < channels; ++ch)
       for (std::int64_t r = part.begin; r < part.end; ++r)
         for (std::int64_t i = 0; i < row; ++i)
-          values.push_back(r < 0 || r >= rows
-                               ? 0.0f
-                               : element(static_cast<std::size_t>(((n * channels + ch) * rows + r) * row + i), step));
+          values.push_back(r < 0 || r >= rows ? 0.0f : element(((n * channels + ch) * rows + r) * row + i, step));
   ASSERT_EQ(std::ssize(values), t.elements());
   if (!classes) return c.write_plain(t, values.data());
   std::vector<std::int32_t> numbers;
@@ -107,12 +132,7 @@ inline Steps run_steps(const Graph& g, Communicator& ranks, int space, std::int6
     const Tensor out = executor.output("prediction");
     result.predictions.resize(static_cast<std::size_t>(out.elements()));
     c.device().copy_to_host(result.predictions.data(), out.raw(), out.bytes());
-    executor.backward();
-    result.losses.push_back(executor.loss());
-    for (const ParameterSpec& p : g.parameters())
-      if (p.kind == ParameterKind::trained)
-        result.gradients.push_back(whole_array(parameters.at(p.name), executor.gradient(p.name), ranks));
-    executor.update();
+    complete_step(executor, g, parameters, ranks, result);
   }
   executor.finish_exchange();
   result.parameters = whole_arrays(parameters, ranks);
