@@ -71,6 +71,17 @@ struct WithoutRelu {
 template <bool relu, int N>
 using ReluOf = std::conditional_t<relu, Normalized<N>, WithoutRelu<N>>;
 
+/// Loads K rows of values and of their gradients: row, row + step, ...
+template <class T, int K, int N>
+KOKKOS_FORCEINLINE_FUNCTION void load_rows(const T* src, const T* diff_dst, const ChannelRows& r, Index row, Index step,
+                                           Index channel, float (&x)[K][N], float (&g)[K][N]) {
+  for (int k = 0; k < K; ++k) {
+    const Index at = r.offset(row + k * step, channel);
+    load(src + at, x[k]);
+    load(diff_dst + at, g[k]);
+  }
+}
+
 /// Sums of g and of g x'.
 template <class T, bool relu>
 struct GradientSums {
@@ -89,11 +100,7 @@ struct GradientSums {
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N], g[K][N];
-      for (int k = 0; k < K; ++k) {
-        const Index at = r.offset(row + k * step, channel);
-        load(src + at, x[k]);
-        load(diff_dst + at, g[k]);
-      }
+      load_rows(src, diff_dst, r, row, step, channel, x, g);
       for (int k = 0; k < K; ++k) {
         before.gradient(x[k], g[k]);
         for (int l = 0; l < N; ++l) {
@@ -157,11 +164,7 @@ struct GradientOfSource {
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N], g[K][N];
-      for (int k = 0; k < K; ++k) {
-        const Index at = r.offset(row + k * step, channel);
-        load(src + at, x[k]);
-        load(diff_dst + at, g[k]);
-      }
+      load_rows(src, diff_dst, r, row, step, channel, x, g);
       for (int k = 0; k < K; ++k) {
         const float w = weight[r.by_weight.quotient(row + k * step)];
         before.gradient(x[k], g[k]);
