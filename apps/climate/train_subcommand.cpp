@@ -25,10 +25,10 @@ void complete(TrainOptions& o, const app::TrainingRun& run) {
 /// The normalisation of the run that is resumed, else that of find_normalisation().
 Normalisation normalisation(const TrainOptions& o, const app::TrainingRun& run, const SnapshotDataset& training,
                             const std::vector<std::int64_t>& left_out, Communicator& world) {
-  if (!run.checkpoint() || o.subcommand->given("stats")) return find_normalisation(o.run, training, left_out, world);
-  const auto& config = run.checkpoint()->state().config;
+  if (!run.model() || o.subcommand->given("stats")) return find_normalisation(o.run, training, left_out, world);
+  const auto& config = run.model()->state().config;
   const auto ranges = config.find("ranges");
-  const auto path = run.checkpoint()->path().string();
+  const auto path = run.model()->path().string();
   return {ranges_from_text(ranges == config.end() ? "" : ranges->second, path), path};
 }
 

@@ -14,6 +14,7 @@ namespace keelson::app {
 
 class Subcommand;
 struct Restart;
+struct Member;
 
 struct AppInfo {
   std::string name;         ///< "keelson-cosmoflow"
@@ -29,6 +30,7 @@ struct Launch {
   std::string machine;                 ///< "2 ranks on 1 node, 1 thread each (2 of 2 cores)"
   bool on_gpu = false;                 ///< the rank computes on a GPU
   Restart* restart = nullptr;          ///< set if spare ranks replace ranks that die (apps/common/restart.hpp)
+  Member* member = nullptr;            ///< set if `world` trains a member of an ensemble (apps/common/members.hpp)
 };
 
 /// The subcommands of a program.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "engine/base/counted.hpp"
 
@@ -19,9 +20,10 @@ std::string clock_text(double seconds) {
 bool is_terminal(std::FILE* out) { return ::isatty(fileno(out)) != 0 && ::isatty(STDERR_FILENO) != 0; }
 
 Console::Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch,
-                 const TargetMetrics* targets)
+                 const TargetMetrics* targets, std::string prefix)
     : out_(out),
-      terminal_(is_terminal(out)),
+      prefix_(std::move(prefix)),
+      terminal_(prefix_.empty() && is_terminal(out)),
       epochs_(options.epochs),
       max_steps_(options.max_steps),
       steps_per_epoch_(steps_per_epoch),
@@ -116,7 +118,7 @@ void Console::overwrite(const std::string& text) {
 }
 
 void Console::say(const std::string& text) {
-  write(terminal_ ? fmt::format("\r{:<{}}\n", text, width_) : text + "\n");
+  write(terminal_ ? fmt::format("\r{:<{}}\n", text, width_) : prefix_ + text + "\n");
   width_ = 0;
 }
 

@@ -14,9 +14,10 @@ namespace keelson::app {
 /// Elsewhere: a plain line every 15 seconds. Both also get one line per epoch.
 class Console final : public TrainObserver {
  public:
-  /// `targets`: the metrics in options.evaluation, for the baseline; may be null.
+  /// `targets`: the metrics in options.evaluation, for the baseline; may be null. `prefix`: in front of each line, if
+  /// several runs print at the same time; no line is then rewritten in place.
   Console(std::FILE* out, const TrainerOptions& options, std::int64_t steps_per_epoch,
-          const TargetMetrics* targets = nullptr);
+          const TargetMetrics* targets = nullptr, std::string prefix = "");
   void on_start(const RunState& s, const std::filesystem::path& resumed_from) override;
   void on_step(const RunState& s, const StepRecord& r) override;
   void on_validation_start(const RunState& s) override;
@@ -35,6 +36,7 @@ class Console final : public TrainObserver {
   void say(const std::string& text);
 
   std::FILE* out_;
+  std::string prefix_;
   bool terminal_;
   std::int64_t epochs_, max_steps_, steps_per_epoch_;
   std::shared_ptr<const Metric> metric_;  ///< may be null

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "apps/common/ensemble_file.hpp"
 #include "apps/common/machine.hpp"
 #include "apps/common/time_table.hpp"
 #include "engine/base/atomic_file.hpp"
@@ -45,7 +46,12 @@ void RunFolder::require_free(bool overwrite, const fs::path& resumed_from) const
   std::error_code e;
   const CheckpointFolder found(checkpoints(), 1);
   const bool holds_run = !found.list().empty() || fs::exists(found.best(), e) || fs::exists(report(), e);
-  if (!holds_run || overwrite) return;
+  if (overwrite) return;
+  if (EnsembleFile::exists(path))
+    refuse(
+        "--out {}: holds an ensemble; continue it with --resume, replace it with --overwrite, or choose another folder",
+        path.string());
+  if (!holds_run) return;
   if (!resumed_from.empty())
     refuse(
         "--out {}: holds another run than that of {}, which --resume names. Expected a folder without a run, or the "
@@ -72,16 +78,16 @@ void RunFolder::check(Communicator& world, const fs::path& resumed_from, bool ov
   });
 }
 
+void RunFolder::clear() const {
+  // Only files that a run writes: the user may keep other files here.
+  const CheckpointFolder old(checkpoints(), 1);
+  for (const auto& checkpoint : old.list()) fs::remove(checkpoint);
+  for (const auto& file : {old.best(), metrics(), report(), EnsembleFile::path(path)}) fs::remove(file);
+}
+
 void RunFolder::prepare(bool goes_on) const {
   std::error_code e;
-  if (!goes_on) {
-    // Removes only files that a run writes: the user may keep other files here.
-    const CheckpointFolder old(checkpoints(), 1);
-    for (const auto& checkpoint : old.list()) fs::remove(checkpoint);
-    fs::remove(old.best());
-    fs::remove(metrics());
-    fs::remove(report());
-  }
+  if (!goes_on) clear();
   fs::create_directories(checkpoints(), e);
   if (e) fail("cannot make the folder {}: {}", checkpoints().string(), e.message());
   remove_temporaries(path);

@@ -32,6 +32,9 @@ struct RunFolder {
   /// Throws InputError on all ranks, and changes nothing, if the folder cannot be written, is in use by another
   /// run, or holds a run that neither goes on from `resumed_from` nor may be overwritten. Collective.
   void check(Communicator& world, const std::filesystem::path& resumed_from, bool overwrite) const;
+  /// Removes the run, or the list of the ensemble's members, that the folder holds, but no other files. Called by one
+  /// rank.
+  void clear() const;
   /// Makes the folder. If `goes_on` is false, removes the run in it, but not files that were set aside. Called by one
   /// rank.
   void prepare(bool goes_on) const;

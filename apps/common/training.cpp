@@ -7,6 +7,7 @@
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/machine.hpp"
+#include "apps/common/members.hpp"
 #include "apps/common/restart.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/common/time_table.hpp"
@@ -26,14 +27,14 @@ namespace fs = std::filesystem;
 namespace {
 
 /// The checkpoint that --resume names.
-std::optional<CheckpointReader> open_resume(const TrainingOptions& o, Communicator& world) {
-  if (!o.resume_option->given()) return std::nullopt;
+std::optional<CheckpointReader> open_resume(const TrainingOptions& o, const Member* member, Communicator& world) {
+  if (member ? !member->resumes : !o.resume_option->given()) return std::nullopt;
   return CheckpointReader(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false, &world);
 }
 
 /// --out, or the folder of the run that a checkpoint belongs to.
-fs::path folder_of(const TrainingOptions& o, const std::optional<CheckpointReader>& checkpoint) {
-  if (!checkpoint || o.resume.empty() || o.resume == "latest" || o.out_option->given()) return o.out;
+fs::path folder_of(const TrainingOptions& o, const Member* member, const std::optional<CheckpointReader>& checkpoint) {
+  if (member || !checkpoint || o.resume.empty() || o.resume == "latest" || o.out_option->given()) return o.out;
   const auto folder = fs::absolute(checkpoint->path()).parent_path();
   return folder.filename() == "checkpoints" ? folder.parent_path() : folder;
 }
@@ -172,6 +173,16 @@ StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
   }
 }
 
+/// What the ensemble needs to know of a member's run.
+void tell(Member& member, const RunState& state, StopReason reason, const TrainerOptions& t) {
+  member.record.state = to_string(reason);
+  member.record.epochs = state.epoch;
+  member.record.epochs_wanted = t.epochs;
+  member.record.step = state.step;
+  if (state.best_epoch >= 0) member.record.metric = state.best_metric;
+  if (const auto* judge = t.evaluation.judge()) member.metric = judge->name();
+}
+
 ExitCode exit_code(StopReason reason) {
   const bool cut = reason == StopReason::interrupted || reason == StopReason::time_limit;
   return cut ? ExitCode::interrupted : ExitCode::done;
@@ -242,30 +253,36 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Launch& launch)
   if (!options.mlperf.file.empty() && options.resume_option->given())
     refuse("--mlperf-log with --resume: MLPerf's time is that of a run from its beginning; give one of them");
   if (launch.restart) start_ = launch.restart->start;
+  if (launch.member) start_ = launch.member->start;
   anew_ = launch.restart && launch.restart->begun(launch.world);
   checkpoint_ = anew_ ? launch.restart->open_checkpoint(launch.world) : std::nullopt;
-  if (!checkpoint_) checkpoint_ = open_resume(options, launch.world);
-  folder_.path = anew_ ? launch.restart->folder.path : folder_of(options, checkpoint_);
+  if (!checkpoint_) checkpoint_ = open_resume(options, launch.member, launch.world);
+  folder_.path = anew_ ? launch.restart->folder.path : folder_of(options, launch.member, checkpoint_);
   if (!anew_) folder_.check(launch.world, resumed_from(), options.overwrite);
   if (!anew_ && !options.mlperf.file.empty())
     on_first_rank(&launch.world, [&] { MlperfLog::check_place(options.mlperf, options.overwrite); });
   run_start_ = std::chrono::steady_clock::now();
 }
 
+const std::optional<CheckpointReader>& TrainingRun::model() const {
+  return checkpoint_ || !launch_.member ? checkpoint_ : launch_.member->other;
+}
+
 fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
 void TrainingRun::complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
                            const Recipes& recipes) const {
-  if (!checkpoint_) {
+  if (!model()) {
     if (!o.recipe.empty()) subcommand.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
     return;
   }
-  check_family(*checkpoint_, family);
-  auto stored = checkpoint_->state().config;
-  stored["global-batch"] = std::to_string(checkpoint_->state().global_batch);
+  check_family(*model(), family);
+  auto stored = model()->state().config;
+  stored["global-batch"] = std::to_string(model()->state().global_batch);
+  if (!checkpoint_) stored.erase("seed");
   for (const char* data : {"train", "validation"})
     if (other_data || subcommand.given(data)) stored.erase(data);
-  subcommand.fill(stored, checkpoint_->path().string());
+  subcommand.fill(stored, model()->path().string());
 }
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
@@ -370,20 +387,26 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   std::vector<TrainObserver*> observers;  // on every rank
   if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
   const auto frame = report_frame(task, t, launch_, session, grid);
-  if (world.rank() == 0) print_frame(task, t, launch_, session, grid, trainer, checkpoint_);
+  const Member* const member = launch_.member;
+  if (world.rank() == 0 && (!member || member->speaks))
+    print_frame(task, t, launch_, session, grid, trainer, checkpoint_);
   std::optional<FirstRank> first;
   const auto make_first = [&]() -> std::vector<TrainObserver*> {
     restart.take_lock(folder_);  // takes over from a rank 0 that was lost
     const auto every =
         options_.log_every > 0 ? options_.log_every : std::max<std::int64_t>(1, trainer.steps_per_epoch() / 100);
     first.emplace(RunRecorder(folder_, *lock, every, trainer, frame, task.targets, task.sections),
-                  Console(stdout, t, trainer.steps_per_epoch(), task.targets), RestartNotifier(restart), std::nullopt);
+                  Console(stdout, t, trainer.steps_per_epoch(), task.targets, member ? member->prefix() : ""),
+                  RestartNotifier(restart), std::nullopt);
     first->restart.set_observers({&first->recorder, &first->console});
     std::vector<TrainObserver*> all{&first->recorder, &first->console, &first->restart};
     if (logs) all.push_back(&first->mlperf.emplace(options_.mlperf, task.mlperf->metric));
     return all;
   };
-  const auto code = exit_code(run(trainer, observers, make_first, launch_, folder_));
+  const StopReason reason = run(trainer, observers, make_first, launch_, folder_);
+  const auto code = exit_code(reason);
+  if (launch_.member) tell(*launch_.member, trainer.state(), reason, t);
+  if (launch_.member) return code;
   end_trace(options_.trace, trace.get(), launch_.world, first ? stdout : nullptr);
   if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));

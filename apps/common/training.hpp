@@ -13,6 +13,7 @@
 #include "apps/common/evaluation.hpp"
 #include "apps/common/exchange_options.hpp"
 #include "apps/common/loader_options.hpp"
+#include "apps/common/members.hpp"
 #include "apps/common/mlperf_log.hpp"
 #include "apps/common/run_folder.hpp"
 #include "apps/common/run_options.hpp"
@@ -36,6 +37,7 @@ struct TrainingOptions {
   double time_limit = 0;
   DeviceOptions device;
   TraceOption trace;
+  MemberOptions members;
   MlperfOptions mlperf;  ///< declared by the programs that have such a benchmark
 };
 
@@ -75,6 +77,9 @@ class TrainingRun {
 
   /// The checkpoint to continue from; nothing: a new run.
   const std::optional<CheckpointReader>& checkpoint() const { return checkpoint_; }
+  /// The checkpoint that options which the user left out, and what follows from the training data, are taken from:
+  /// checkpoint(), or that of another member of the ensemble; nothing: none.
+  const std::optional<CheckpointReader>& model() const;
   /// The checkpoint's path; empty: a new run.
   std::filesystem::path resumed_from() const;
   /// Fills in options that the user has left out. A run that continues: from the checkpoint, with the checkpoint's

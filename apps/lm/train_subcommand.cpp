@@ -59,14 +59,14 @@ Vocabulary wanted_vocabulary(const RunOptions& o, const TextScan& scan, Communic
 /// The vocabulary of the run. A resumed run keeps its vocabulary and refuses another one. Collective.
 std::shared_ptr<const Vocabulary> choose_vocabulary(const RunOptions& o, const TextScan& scan,
                                                     const app::TrainingRun& run, Communicator& world) {
-  if (!run.checkpoint()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan, world));
-  auto stored = read_model(*run.checkpoint()).vocabulary;
+  if (!run.model()) return std::make_shared<const Vocabulary>(wanted_vocabulary(o, scan, world));
+  auto stored = read_model(*run.model()).vocabulary;
   if (o.vocab.empty()) return stored;
   if (const auto given = wanted_vocabulary(o, scan, world); given.hash() != stored->hash())
     refuse(
         "{}: was trained with another vocabulary ({} tokens) than --vocab {} ({} tokens): leave --vocab out, or start "
         "a new run",
-        run.checkpoint()->path().string(), stored->size(), o.vocab, given.size());
+        run.model()->path().string(), stored->size(), o.vocab, given.size());
   return stored;
 }
 

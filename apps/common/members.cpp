@@ -1,0 +1,277 @@
+#include "apps/common/members.hpp"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "apps/common/folder_lock.hpp"
+#include "apps/common/run_folder.hpp"
+#include "apps/common/training.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/base/interrupt.hpp"
+#include "engine/base/ranks.hpp"
+#include "engine/ensemble/member_seed.hpp"
+
+namespace keelson::app {
+namespace fs = std::filesystem;
+namespace {
+
+/// The folder of the ensemble: what --resume names, else --out.
+fs::path ensemble_folder(const TrainingOptions& o) {
+  return o.resume_option->given() && !o.resume.empty() && o.resume != "latest" ? o.resume : o.out;
+}
+
+/// Options of an ordinary run that members of one job cannot have.
+void check_single_options(const TrainingOptions& o) {
+  if (o.spares > 0)
+    refuse(
+        "--spares with --members: a job of members keeps no spare ranks; resume the ensemble instead, which costs a "
+        "member the steps since its checkpoint");
+  if (!o.mlperf.file.empty()) refuse("--mlperf-log with --members: the log is that of one run; leave one of them out");
+  if (!o.trace.file.empty()) refuse("--trace with --members: the trace is that of one run; leave one of them out");
+}
+
+int ranks_of_member(const MemberOptions& o, const std::optional<EnsembleFile>& before, std::int64_t members,
+                    int ranks) {
+  int of_member = o.ranks;
+  if (of_member == 0 && before) of_member = before->member_ranks;
+  if (of_member == 0) of_member = std::max(1, static_cast<int>(ranks / members));
+  if (ranks % of_member != 0)
+    refuse("{} cannot be divided into groups of {} for the members: start a multiple of {}, or give --member-ranks",
+           counted(ranks, "rank"), of_member, counted(of_member, "rank"));
+  if (ranks / of_member > members)
+    refuse("{} in groups of {} for {}: some would have nothing to do; start at most {}, or give larger --member-ranks",
+           counted(ranks, "rank"), of_member, counted(members, "member"), counted(of_member * members, "rank"));
+  return of_member;
+}
+
+bool has_checkpoint(const fs::path& folder) {
+  const CheckpointFolder checkpoints(folder / "checkpoints", 1);
+  return !checkpoints.list().empty();
+}
+
+/// Whether the member needs no further run, unless the user asks for more epochs.
+bool is_finished(const MemberRecord& m, const std::optional<std::int64_t>& epochs, const fs::path& folder) {
+  const bool ended = m.state == to_string(StopReason::epochs_done) || m.state == to_string(StopReason::target_reached);
+  return ended && has_checkpoint(folder) && epochs.value_or(0) <= m.epochs_wanted;
+}
+
+class MembersJob {
+ public:
+  MembersJob(Launch& launch, const TrainingOptions& o, const MemberRuns& runs, fs::path folder, EnsembleFile file,
+             bool resumes)
+      : launch_(launch),
+        world_(launch.world),
+        options_(o),
+        runs_(runs),
+        folder_(std::move(folder)),
+        file_(std::move(file)),
+        resumes_(resumes) {
+    Interrupt::install(world_.rank() == 0 ? "\nsignalled to end: all members write a checkpoint after this step; " +
+                                                to_continue() + "\n"
+                                          : "");
+    on_first_rank(&world_, [&] {
+      if (!resumes_) RunFolder{folder_}.require_free(options_.overwrite, {});
+      lock_.emplace(folder_);
+      if (!resumes_) RunFolder{folder_}.clear();
+      if (!resumes_) remove_records();
+      file_.update(folder_);
+      file_.write(folder_);
+    });
+    decide_todo();
+  }
+
+  ExitCode run(const std::function<ExitCode(Launch&)>& work) {
+    const int groups = world_.size() / file_.member_ranks, mine = world_.rank() / file_.member_ranks;
+    if (world_.rank() == 0) announce(groups);
+    const auto group = world_.split(mine, world_.rank());
+    ExitCode code = ExitCode::done;
+    for (std::int64_t m = mine; m < size() && code == ExitCode::done; m += groups)
+      if (todo_[static_cast<std::size_t>(m)]) code = train(m, *group, work);
+    return conclude(code);
+  }
+
+ private:
+  std::int64_t size() const { return static_cast<std::int64_t>(file_.members.size()); }
+  fs::path folder_of(std::int64_t m) const { return folder_ / MemberRecord::folder(m); }
+  std::string to_continue() const {
+    return fmt::format("to continue: {} train --resume {}", launch_.program, folder_.string());
+  }
+
+  /// Members of an earlier ensemble count as not begun.
+  void remove_records() const {
+    std::error_code e;
+    for (std::int64_t m = 0; m < size(); ++m) fs::remove(folder_of(m) / "member.json", e);
+  }
+
+  /// The first rank looks at the folders, for all.
+  void decide_todo() {
+    std::vector<std::int64_t> found(2 * file_.members.size());
+    on_first_rank(&world_, [&] {
+      for (std::int64_t m = 0; m < size(); ++m) {
+        const auto i = static_cast<std::size_t>(m);
+        found[2 * i] = resumes_ && is_finished(file_.members[i], runs_.epochs, folder_of(m)) ? 0 : 1;
+        found[2 * i + 1] = resumes_ && has_checkpoint(folder_of(m)) ? 1 : 0;
+      }
+    });
+    world_.broadcast(found.data(), found.size() * sizeof(std::int64_t), 0);
+    for (std::size_t i = 0; i < file_.members.size(); ++i) {
+      todo_.push_back(found[2 * i] != 0);
+      begun_.push_back(found[2 * i + 1] != 0);
+    }
+  }
+
+  void announce(int groups) const {
+    const auto finished = std::count(todo_.begin(), todo_.end(), false);
+    fmt::print("{}, seed {}: {} of {}{}; {}\n", counted(size(), "member"), file_.seed, counted(groups, "group"),
+               counted(file_.member_ranks, "rank"),
+               finished > 0 ? fmt::format("; {} finished before", counted(finished, "member")) : "", folder_.string());
+    std::fflush(stdout);
+  }
+
+  ExitCode train(std::int64_t m, Communicator& group, const std::function<ExitCode(Launch&)>& work) {
+    Member member;
+    member.record = file_.members[static_cast<std::size_t>(m)];
+    member.record.error.clear();
+    member.record.state = "training";
+    member.folder = folder_of(m);
+    member.resumes = begun_[static_cast<std::size_t>(m)];
+    member.speaks = first_ && world_.rank() == 0;
+    member.start = start_;
+    first_ = false;
+    if (!member.resumes) open_other(member, group);
+    on_first_rank(&group, [&] {
+      fs::create_directories(member.folder);
+      write_member(member.record, member.folder);
+    });
+    Launch launch{group,           launch_.placement, launch_.program, launch_.arguments,
+                  launch_.machine, launch_.on_gpu,    nullptr,         &member};
+    ExitCode code = ExitCode::done;
+    try {
+      code = work(launch);
+    } catch (const InputError&) {
+      throw;  // of options or data, which are those of all members
+    } catch (const std::exception& error) {
+      if (group.size() > 1) throw;  // the other ranks of the group may wait for this one
+      member.record.state = "failed";
+      member.record.error = error.what();
+      fmt::print(stderr, "{}failed: {}\n", member.prefix(), error.what());
+      failures_.push_back(fmt::format("{}{}", member.prefix(), error.what()));
+    }
+    on_first_rank(&group, [&] { write_member(member.record, member.folder); });
+    if (!member.metric.empty()) file_.metric = member.metric;
+    if (world_.rank() == 0) {
+      file_.update(folder_);
+      file_.write(folder_);
+    }
+    return code;
+  }
+
+  /// Options that the user left out are those of a member that has begun.
+  void open_other(Member& member, Communicator& group) const {
+    const auto found = std::find(begun_.begin(), begun_.end(), true);
+    if (found != begun_.end()) member.other.emplace(folder_of(found - begun_.begin()), false, &group);
+  }
+
+  /// Waits for the other groups.
+  ExitCode conclude(ExitCode code) {
+    const auto codes = world_.allgather(code == ExitCode::interrupted ? "interrupted" : "");
+    const auto metrics = world_.allgather(file_.metric);
+    const auto failures = world_.allgather(fmt::format("{}", fmt::join(failures_, "; ")));
+    on_first_rank(&world_, [&] {
+      for (const auto& name : metrics)
+        if (!name.empty()) file_.metric = name;
+      file_.update(folder_);
+      file_.write(folder_);
+      lock_.reset();
+    });
+    std::vector<std::string> failed;
+    std::copy_if(failures.begin(), failures.end(), std::back_inserter(failed),
+                 [](const auto& s) { return !s.empty(); });
+    if (!failed.empty()) fail("{}; {}", fmt::join(failed, "; "), to_continue());
+    const bool cut = std::find(codes.begin(), codes.end(), "interrupted") != codes.end();
+    if (world_.rank() == 0) fmt::print("{}\n", cut ? to_continue() : summary());
+    return cut ? ExitCode::interrupted : ExitCode::done;
+  }
+
+  std::string summary() const {
+    std::vector<std::string> seeds;
+    for (const auto& m : file_.members) seeds.push_back(std::to_string(m.seed));
+    return fmt::format("{}, with seeds {}; list: {}", counted(size(), "member"), fmt::join(seeds, ", "),
+                       EnsembleFile::path(folder_).string());
+  }
+
+  Launch& launch_;
+  Communicator& world_;
+  const TrainingOptions& options_;
+  const MemberRuns runs_;
+  fs::path folder_;
+  EnsembleFile file_;
+  bool resumes_, first_ = true;
+  std::optional<FolderLock> lock_;  ///< of the ensemble's folder, on the first rank
+  std::vector<bool> todo_, begun_;  ///< by member
+  std::vector<std::string> failures_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+void declare(MemberOptions& o, Subcommand& v) {
+  v.option(
+       "--members", o.members,
+       "Train an ensemble of so many networks that differ in their seeds, in folders of --out; groups of ranks train "
+       "them at the same time; 0: one network",
+       "N")
+      .non_negative()
+      .not_stored();
+  v.option("--member-ranks", o.ranks, "Ranks that train a member; auto: all ranks divided by the members, at least 1",
+           "RANKS")
+      .non_negative()
+      .zero_as("auto")
+      .not_stored();
+}
+
+std::string Member::prefix() const { return fmt::format("member {}: ", record.member); }
+
+ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns& runs,
+                      const std::function<ExitCode(Launch&)>& work) {
+  const MemberOptions& members = o.members;
+  const bool resumes = o.resume_option->given();
+  compare_values(launch.world, {{"--resume", resumes ? "given" : "not given"}}, "options");
+  const auto folder = ensemble_folder(o);
+  const auto before = resumes ? EnsembleFile::read(folder, launch.world) : std::nullopt;
+  if (members.members == 0 && !before) {
+    if (members.ranks > 0) refuse("--member-ranks without --members: say how many members there are");
+    return work(launch);
+  }
+  check_single_options(o);
+  EnsembleFile file;
+  if (resumes) {
+    if (!before)
+      refuse("--resume with --members: {} holds no ensemble; leave --resume out to begin one", folder.string());
+    file = *before;
+    if (file.program != launch.program)
+      refuse("{}: the ensemble is one of {}", EnsembleFile::path(folder).string(), file.program);
+    if (runs.seed_given && runs.seed != file.seed)
+      refuse("--seed {}: the ensemble in {} has seed {}; leave --seed out", runs.seed, folder.string(), file.seed);
+    if (members.members > 0 && members.members < static_cast<std::int64_t>(file.members.size()))
+      refuse("--members {}: {} has {}; leave --members out, or give more", members.members, folder.string(),
+             counted(static_cast<std::int64_t>(file.members.size()), "member"));
+  } else {
+    file.program = launch.program;
+    file.seed = runs.seed;
+  }
+  for (auto m = static_cast<std::int64_t>(file.members.size()); m < members.members; ++m) {
+    auto& record = file.members.emplace_back();
+    record.member = m;
+    record.seed = ensemble::member_seed(file.seed, m);
+  }
+  file.member_ranks =
+      ranks_of_member(members, before, static_cast<std::int64_t>(file.members.size()), launch.world.size());
+  return MembersJob(launch, o, runs, folder, std::move(file), resumes).run(work);
+}
+
+}  // namespace keelson::app

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "apps/common/app.hpp"
+#include "apps/common/ensemble_file.hpp"
+#include "engine/train/checkpoint/checkpoint_reader.hpp"
+
+namespace keelson::app {
+
+class Subcommand;
+struct TrainingOptions;
+
+/// The user's options for training several members. Not stored in checkpoints.
+struct MemberOptions {
+  std::int64_t members = 0;  ///< 0: an ordinary run
+  int ranks = 0;             ///< of a member; 0: all ranks divided by the members, at least 1
+};
+
+/// What the user says of the runs of members, in options of every run.
+struct MemberRuns {
+  std::uint64_t seed = 1;              ///< --seed, from which the members' seeds come
+  bool seed_given = false;             ///< by the user
+  std::optional<std::int64_t> epochs;  ///< --epochs; nothing: not given
+};
+
+/// Declares --members and --member-ranks on a train subcommand.
+void declare(MemberOptions& o, Subcommand& subcommand);
+
+/// A member of an ensemble, while its run goes on: Launch::member.
+struct Member {
+  MemberRecord record;           ///< train() sets what it knows
+  std::filesystem::path folder;  ///< of the member's run
+  bool resumes = false;          ///< the run goes on from a checkpoint in its folder
+  bool speaks = false;           ///< prints all that an ordinary run prints; else only lines about the training
+  std::chrono::steady_clock::time_point start;  ///< of the whole job, for --time-limit
+  std::string metric;                           ///< name of the metric, set by train()
+  /// A checkpoint of another member, from which a member that has none takes the options that the user left out, but
+  /// not the seed. Empty: the user gives the options, as for every new run.
+  std::optional<CheckpointReader> other;
+  /// "member 3: ", in front of each line.
+  std::string prefix() const;
+};
+
+/// Trains an ensemble if the user wants one (--members, or --resume with the folder of an ensemble); else calls `work`
+/// with the job itself. The ranks form groups. Group g of G trains the members g, g + G, g + 2 G, ... one after the
+/// other: `work` gets a Launch with the ranks of the group and Launch::member. Each member is an ordinary run with a
+/// folder and a seed (ensemble::member_seed()) of its own; so its parameters are those of that run alone on as many
+/// ranks, bit for bit, whatever the number of groups. The first rank writes ensemble.json.
+///
+/// A failure of a member of one rank is kept for the end of the job, and the other members go on; a failure in a group
+/// of several ranks ends the job. Throws InputError for options that do not go together. Collective.
+ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns& runs,
+                      const std::function<ExitCode(Launch&)>& work);
+
+}  // namespace keelson::app
