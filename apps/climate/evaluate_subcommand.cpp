@@ -7,6 +7,7 @@
 #include "apps/climate/heuristics/agreement.hpp"
 #include "apps/climate/subcommands.hpp"
 #include "apps/climate/task.hpp"
+#include "apps/common/ensemble_evaluation.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/sample_files.hpp"
 #include "apps/common/subcommand.hpp"
@@ -102,6 +103,11 @@ void check_requirements(const EvaluateOptions& o, const Outcome& r) {
 
 ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
+  if (app::MemberNetworks::wanted(o, world)) {
+    if (o.heuristics || o.require > 0 || o.require_margin > 0)
+      refuse("--heuristics, --require, --require-margin: are for a single network; name a member of {}", o.checkpoint);
+    return evaluate_ensemble(o, o.data, launch);
+  }
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family);
   const auto& config = checkpoint.state().config;

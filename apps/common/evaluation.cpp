@@ -8,7 +8,9 @@ namespace keelson::app {
 
 void declare_checkpoint(EvaluationOptions& o, Subcommand& v) {
   v.option_without_default("--checkpoint", o.checkpoint,
-                           "A checkpoint, or a run's folder: its best checkpoint, else its newest", "PATH")
+                           "A checkpoint, or a run's folder: its best checkpoint, else its newest; for `evaluate` also "
+                           "the folder of an ensemble",
+                           "PATH")
       .differs_between_ranks();
   declare(o.device, v);
 }
@@ -22,6 +24,12 @@ void declare_evaluation(EvaluationOptions& o, Subcommand& v) {
   declare_threads(o.loader, v);
   v.flag("--json", o.json, "Print the result as JSON");
   declare(o.trace, v);
+  v.flag(
+      "--calibrate", o.calibrate,
+      "Of an ensemble (train --members): fit a temperature of the probabilities, or a scale of the variances, on the "
+      "run's validation data, and score with it");
+  v.option_without_default("--report", o.report, "Of an ensemble: write a page with its scores and plots", "FILE")
+      .output();
 }
 
 void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family) {

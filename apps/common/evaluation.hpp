@@ -24,10 +24,12 @@ struct EvaluationOptions {
   bool json = false;
   DeviceOptions device;
   TraceOption trace;
+  bool calibrate = false;  ///< of ensembles: fits a temperature, or scales of the variances, on the validation data
+  std::string report;      ///< of ensembles: a page to write; empty: none
 };
 
 /// The first declares --checkpoint and the device's options; the second --batch, --spatial,
-/// --channel-parallel, --stages, --loader-threads, --json and --trace.
+/// --channel-parallel, --stages, --loader-threads, --json, --trace, --calibrate and --report.
 void declare_checkpoint(EvaluationOptions& o, Subcommand& subcommand);
 void declare_evaluation(EvaluationOptions& o, Subcommand& subcommand);
 

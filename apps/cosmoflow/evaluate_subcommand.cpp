@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/common/ensemble_evaluation.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/sample_files.hpp"
 #include "apps/common/subcommand.hpp"
@@ -101,6 +102,10 @@ void print_json(const Evaluation& e, const TargetMetric& metric, const std::vect
 
 ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
+  if (app::MemberNetworks::wanted(o, world)) {
+    if (!o.require.empty()) refuse("--require: is for a single network; name a member of {}", o.checkpoint);
+    return evaluate_ensemble(o, o.data, launch);
+  }
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);

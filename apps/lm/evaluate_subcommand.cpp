@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "apps/common/ensemble_evaluation.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/lm/model.hpp"
@@ -68,8 +69,21 @@ void print_json(const Outcome& r, const std::string& checkpoint) {
   fmt::print("{}\n", j.dump());
 }
 
+/// Throws Error if the perplexity is above `most`; 0: no requirement.
+void require_perplexity(double perplexity, double most) {
+  if (most > 0 && !(perplexity <= most))
+    fail("the model is not good enough: a perplexity of {:.3f}, expected at most {:.3f}", perplexity, most);
+}
+
 ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
+  if (app::MemberNetworks::wanted(o, world)) {
+    if (o.require_of_best > 0) refuse("--require-of-best: is for a single model; name a member of {}", o.checkpoint);
+    const double perplexity =
+        evaluate_ensemble(o, [&](const RunOptions& run) { return files_to_judge(o, run); }, o.unroll, launch);
+    require_perplexity(perplexity, o.require);
+    return ExitCode::done;
+  }
   const auto checkpoint = open_checkpoint(o, world);
   const auto model = read_model(checkpoint);
   const auto files = files_to_judge(o, model.run);
@@ -98,9 +112,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
     else
       print_text(outcome);
   }
-  for (const double most : {o.require, o.require_of_best * source.perplexity})
-    if (most > 0 && !(result.metric <= most))
-      fail("the model is not good enough: a perplexity of {:.3f}, expected at most {:.3f}", result.metric, most);
+  for (const double most : {o.require, o.require_of_best * source.perplexity}) require_perplexity(result.metric, most);
   return ExitCode::done;
 }
 

@@ -7,7 +7,10 @@ import time
 import unittest
 
 from lm_support import LM, SMALL, LmCase
-from programs import arrays, needs_h5py, newest, records
+from programs import Case, Program, UniversesCase, arrays, needs_h5py, newest, records
+
+
+NET = ("--blocks", "1,1", "--growth", 4, "--first", 4, "--kernel", 3)  # a small one for snapshots
 
 
 class Members(LmCase):
@@ -128,6 +131,88 @@ class Members(LmCase):
         self.refused("train", "--resume", self.out, says="cannot be read as the list of an ensemble's members")
         self.train(*self.arguments, "--overwrite", "--max-steps", 0)
         self.refused(*train, "--members", 2, says="holds a run already")
+
+    def test_evaluation_of_words(self):
+        """Averages probabilities; one member is the single model; the ensemble is no worse than its members on average."""
+        self.ensemble(2)
+        page = self.beside("page.html")
+        e = self.evaluate(self.out, "--data", self.text, "--calibrate", "--report", page)
+        alone = [self.evaluate(self.member(m), "--data", self.text) for m in range(2)]
+        found = e["scores"]["perplexity"]["members"]
+        for m in range(2):
+            self.assertAlmostEqual(found[m] / alone[m]["perplexity"], 1, places=5)
+        self.assertEqual(e["tokens"], alone[0]["tokens"])
+        plain = self.evaluate(self.out, "--data", self.text)
+        self.assertEqual(plain["temperature"], 1)
+        for score in ("NLL", "Brier score"):
+            self.assertLessEqual(plain["scores"][score]["ensemble"], sum(plain["scores"][score]["members"]) / 2)
+        self.assertGreater(plain["bald"], 0)
+        self.assertAlmostEqual(plain["predictive_entropy"], plain["mean_entropy"] + plain["bald"], places=10)
+        self.assertEqual(sum(b["count"] for b in plain["reliability"]), plain["tokens"])
+        self.assertNotEqual(e["temperature"], 1)
+        self.assertIn("ptb.valid.txt", e["calibrated_on"])
+        validation = ["--validation", self.text / "ptb.valid.txt"]
+        calibrated = self.evaluate(self.out, *validation, "--calibrate")["scores"]["NLL"]["ensemble"]
+        self.assertLess(calibrated, self.evaluate(self.out, *validation)["scores"]["NLL"]["ensemble"])
+        self.assertRegex(page.read_text(), r"(?s)<svg.*Reliability")
+        two = json.loads(self.succeed("evaluate", "--checkpoint", self.out, "--data", self.text, "--json", "--batch", 2, ranks=2))
+        one = self.evaluate(self.out, "--data", self.text, "--batch", 4)
+        self.assertAlmostEqual(two["scores"]["NLL"]["ensemble"], one["scores"]["NLL"]["ensemble"], places=6)
+        self.refused("evaluate", "--checkpoint", self.member(0), "--data", self.text, "--calibrate",
+                     says="is not the folder of an ensemble")
+        self.refused("evaluate", "--checkpoint", self.out, "--data", self.text, "--trace", self.beside("t.json"),
+                     says="the evaluation of an ensemble is not traced")
+        self.ends(1, "evaluate", "--checkpoint", self.out, "--data", self.text, "--require", 1, says="not good enough")
+
+    def test_one_member_is_the_single_model(self):
+        self.ensemble(1, ranks=0)
+        e = self.evaluate(self.out, "--data", self.text)
+        alone = self.evaluate(self.member(0), "--data", self.text)
+        self.assertAlmostEqual(e["scores"]["perplexity"]["ensemble"] / alone["perplexity"], 1, places=5)
+        self.assertEqual(e["deviation"], 0)
+
+
+class Universes(UniversesCase):
+    universes = (8, 4, 4)
+
+    def test_evaluation_of_numbers(self):
+        self.succeed("train", "--data", self.data, "--out", self.out, "--members", 2, "--epochs", 1, "--batch", 4, ranks=2)
+        page = self.out / "page.html"
+        evaluate = ["evaluate", "--data", self.data, "--json", "--checkpoint"]
+        e = json.loads(self.succeed(*evaluate, self.out, "--calibrate", "--report", page))
+        alone = [json.loads(self.succeed(*evaluate, self.out / f"member-00{m}")) for m in range(2)]
+        for m in range(2):
+            self.assertAlmostEqual(e["scores"]["MAE"]["members"][m], alone[m]["value"], places=6)
+        self.assertIn("validation", e["calibrated_on"])
+        for t in e["targets"]:
+            mse = sum(m["mse"] for m in t["members"]) / 2
+            self.assertAlmostEqual(t["mse"], mse - t["epistemic_variance"], places=12)
+            self.assertEqual(t["aleatoric_variance"], 0)
+            self.assertGreater(t["variance_scale"], 0)
+            self.assertEqual(sum(t["pit"]), 4)
+        self.assertIn("<svg", page.read_text())
+        self.refused(*evaluate, self.out, "--require", "sigma_8:0.5", says="for a single network")
+        text = self.succeed("evaluate", "--data", self.data, "--checkpoint", self.out)
+        self.assertRegex(text, r"(?m)^MAE .*\d\.\d{5}")
+        self.assertIn("epistemic std", text)
+
+
+class Snapshots(Case):
+    program = Program("keelson-climate")
+
+    def test_evaluation_of_pixels(self):
+        data = self.folder / "weather"
+        self.succeed("generate", "--out", data, "--height", 64, "--width", 96, "--cyclones", 4, "--train", 2, "--validation", 2,
+                     "--test", 1)
+        self.succeed("train", "--data", data, "--out", self.out, "--members", 2, "--max-steps", 2, *NET, ranks=2)
+        e = json.loads(self.succeed("evaluate", "--data", data, "--json", "--checkpoint", self.out, "--calibrate"))
+        for m in range(2):
+            alone = json.loads(self.succeed("evaluate", "--data", data, "--json", "--checkpoint", self.out / f"member-00{m}"))
+            self.assertAlmostEqual(e["scores"]["mean IoU per image"]["members"][m], alone["mean_iou_per_image"], places=6)
+        plain = json.loads(self.succeed("evaluate", "--data", data, "--json", "--checkpoint", self.out))
+        for score in ("NLL", "Brier score"):
+            self.assertLessEqual(plain["scores"][score]["ensemble"], sum(plain["scores"][score]["members"]) / 2)
+        self.assertGreater(e["bald"], 0)
 
 
 if __name__ == "__main__":

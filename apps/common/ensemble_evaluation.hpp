@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "apps/common/ensemble_file.hpp"
+#include "apps/common/evaluation.hpp"
+#include "engine/ensemble/evaluator.hpp"
+
+namespace keelson::app {
+
+/// The most probabilities that are kept to fit a temperature: 64 MiB.
+inline constexpr std::int64_t kept_probabilities = 1 << 24;
+
+/// The networks of an ensemble, for the subcommand `evaluate`.
+class MemberNetworks {
+ public:
+  /// Whether --checkpoint names the folder of an ensemble. Throws InputError on all ranks for options of ensembles with
+  /// another checkpoint. Collective.
+  static bool wanted(const EvaluationOptions& o, Communicator& world);
+
+  /// Opens the best checkpoint of each member, else its newest. All references must outlive this. Throws InputError for
+  /// a member that has none, for networks of another program, and for options that an ensemble does not take.
+  /// Collective.
+  MemberNetworks(const EvaluationOptions& o, Launch& launch, const NetworkFamily& family);
+
+  std::int64_t size() const { return static_cast<std::int64_t>(checkpoints_.size()); }  ///< members
+  const CheckpointReader& checkpoint(std::int64_t member) const {
+    return checkpoints_[static_cast<std::size_t>(member)];
+  }
+  const RunState& state() const { return checkpoint(0).state(); }  ///< of the first member
+  std::string describe() const;                                    ///< "runs/five: 5 members (epochs 4, 4, 3, 4, 4)"
+
+  /// Opens the device, for networks of this graph, which must outlive this. Throws InputError for a member whose
+  /// network is another one. Collective.
+  void load(const Graph& graph);
+  /// Evaluates all samples with all members. The arguments are those of ensemble::EnsembleEvaluator. Collective.
+  void run(const Dataset& data, const std::string& prediction, ensemble::Combination& combination,
+           const ensemble::EnsembleEvaluator::Metrics& of_ensemble = {},
+           const std::vector<ensemble::EnsembleEvaluator::Metrics>& of_members = {});
+
+ private:
+  const EvaluationOptions& options_;
+  Launch& launch_;
+  std::string folder_;
+  std::vector<CheckpointReader> checkpoints_;
+  const Graph* graph_ = nullptr;
+  DeviceSession device_;
+  std::vector<std::unique_ptr<Parameters>> parameters_;
+};
+
+/// A score of the ensemble beside those of its members.
+struct ScoreRow {
+  std::string name;
+  double ensemble = 0;
+  std::vector<double> members;  ///< empty: members have no such score
+  bool higher_is_better = false;
+};
+
+/// Prints the scores: ensemble, mean of the members, best member.
+void print_scores(const std::vector<ScoreRow>& rows);
+/// The same as JSON: {"nll": {"ensemble": 0.4, "members": [0.5, 0.6]}}; numbers that are not finite are null.
+nlohmann::ordered_json scores_to_json(const std::vector<ScoreRow>& rows);
+
+/// NLL, Brier score, ECE and accuracy.
+std::vector<ScoreRow> class_rows(const ensemble::ClassEnsemble& scores);
+/// Entropies and the members' deviation, and the temperature; the bins of the reliability diagram.
+nlohmann::ordered_json class_facts(const ensemble::ClassEnsemble& scores, double temperature);
+/// Prints entropies, deviation and temperature. `calibrated_on`: the data of the temperature; empty: there is none.
+void print_class_facts(const ensemble::ClassEnsemble& scores, double temperature, const std::string& calibrated_on);
+
+/// For a report: the reliability diagram of the ensemble, and of its first members for comparison, as HTML.
+std::string reliability_diagram(const ensemble::ClassEnsemble& scores);
+/// The histogram of the probability integral transform of each target, as HTML.
+std::string pit_histograms(const std::vector<ensemble::ValueEnsemble>& targets, const std::vector<std::string>& names);
+/// The scores as an HTML table.
+std::string score_table(const std::vector<ScoreRow>& rows);
+
+/// Writes --report, a page of this title with `html`. Called by the first rank.
+void write_ensemble_report(const EvaluationOptions& o, const std::string& title, const std::string& subtitle,
+                           const std::string& html);
+
+}  // namespace keelson::app

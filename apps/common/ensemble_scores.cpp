@@ -1,0 +1,162 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "apps/common/ensemble_evaluation.hpp"
+#include "apps/common/report/report_style.hpp"
+#include "apps/common/report/svg_plot.hpp"
+#include "engine/base/atomic_file.hpp"
+
+namespace keelson::app {
+namespace {
+
+constexpr std::size_t members_in_plot = 5;
+
+double mean_of_members(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+double best_of_members(const ScoreRow& row) {
+  const auto [least, most] = std::minmax_element(row.members.begin(), row.members.end());
+  return row.higher_is_better ? *most : *least;
+}
+
+nlohmann::ordered_json finite(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json(nullptr);
+}
+
+std::string shown(double value) { return std::isfinite(value) ? fmt::format("{:.5f}", value) : "-"; }
+
+std::string page_card(const std::string& inside) { return "<div class='card'>" + inside + "</div>"; }
+
+plot::Series reliability_line(const ensemble::Reliability& r, const std::string& name, int colour) {
+  plot::Series line{name, {}, {}, plot::Series::Mark::both, colour};
+  for (const auto& bin : r.bins()) {
+    if (bin.count == 0) continue;
+    line.x.push_back(bin.confidence);
+    line.y.push_back(bin.accuracy);
+    line.titles.push_back(
+        fmt::format("{} predictions: confidence {:.3f}, right {:.3f}", bin.count, bin.confidence, bin.accuracy));
+  }
+  return line;
+}
+
+}  // namespace
+
+void print_scores(const std::vector<ScoreRow>& rows) {
+  fmt::print("\n{:<34}{:>12}{:>16}{:>14}\n", "", "ensemble", "members' mean", "best member");
+  for (const auto& r : rows)
+    fmt::print("{:<34}{:>12}{:>16}{:>14}\n", r.name, shown(r.ensemble),
+               r.members.empty() ? "" : shown(mean_of_members(r.members)),
+               r.members.empty() ? "" : shown(best_of_members(r)));
+}
+
+nlohmann::ordered_json scores_to_json(const std::vector<ScoreRow>& rows) {
+  nlohmann::ordered_json j;
+  for (const auto& r : rows) {
+    auto& row = j[r.name];
+    row["ensemble"] = finite(r.ensemble);
+    for (const double m : r.members) row["members"].push_back(finite(m));
+  }
+  return j;
+}
+
+std::vector<ScoreRow> class_rows(const ensemble::ClassEnsemble& s) {
+  std::vector<ScoreRow> rows{{"NLL", s.ensemble().nll(), {}},
+                             {"Brier score", s.ensemble().brier(), {}},
+                             {"ECE", s.ensemble().reliability().ece(), {}},
+                             {"accuracy", s.ensemble().accuracy(), {}, true}};
+  for (const auto& m : s.members()) {
+    rows[0].members.push_back(m.nll());
+    rows[1].members.push_back(m.brier());
+    rows[2].members.push_back(m.reliability().ece());
+    rows[3].members.push_back(m.accuracy());
+  }
+  return rows;
+}
+
+nlohmann::ordered_json class_facts(const ensemble::ClassEnsemble& s, double temperature) {
+  nlohmann::ordered_json j{{"predictive_entropy", s.predictive_entropy()},
+                           {"mean_entropy", s.mean_entropy()},
+                           {"bald", s.bald()},
+                           {"deviation", s.deviation()},
+                           {"temperature", temperature}};
+  for (const auto& b : s.ensemble().reliability().bins())
+    j["reliability"].push_back({{"count", b.count}, {"confidence", b.confidence}, {"accuracy", b.accuracy}});
+  return j;
+}
+
+void print_class_facts(const ensemble::ClassEnsemble& s, double temperature, const std::string& calibrated_on) {
+  fmt::print(
+      "\nentropy {:.5f} nats: {:.5f} of it in the data, as the members see it, and {:.5f} since the members do not "
+      "agree\nmean standard deviation of the members' probabilities: {:.5f}\n",
+      s.predictive_entropy(), s.mean_entropy(), s.bald(), s.deviation());
+  if (!calibrated_on.empty()) fmt::print("temperature {:.4f}, fitted on {}\n", temperature, calibrated_on);
+}
+
+std::string reliability_diagram(const ensemble::ClassEnsemble& s) {
+  plot::Plot p{"Reliability", {"confidence"}, {"part that is right"}, {}};
+  p.diagonal = true;
+  p.width = p.height = 340;
+  for (std::size_t m = 0; m < std::min(s.members().size(), members_in_plot); ++m) {
+    auto line = reliability_line(s.members()[m].reliability(), m == 0 ? "members" : "", 1);
+    line.faint = true;
+    p.series.push_back(std::move(line));
+  }
+  p.series.push_back(reliability_line(s.ensemble().reliability(), "ensemble", 0));
+  return page_card(plot::svg(p)) +
+         "<p class='note'>A calibrated network is on the diagonal: of the predictions with a confidence of 0.8, 80 % "
+         "are "
+         "right. Below it, the network is too sure.</p>";
+}
+
+std::string pit_histograms(const std::vector<ensemble::ValueEnsemble>& targets, const std::vector<std::string>& names) {
+  std::string out = "<div class='grid4'>";
+  for (std::size_t t = 0; t < targets.size(); ++t) {
+    const auto& pit = targets[t].pit();
+    plot::Plot p{names[t], {"probability integral transform", false, 0.0, 1.0}, {"samples", false, 0.0}, {}};
+    p.width = p.height = 280;
+    plot::Series steps{"", {}, {}, plot::Series::Mark::line, static_cast<int>(t % 6)};
+    for (int b = 0; b < pit.bins(); ++b)
+      for (const int side : {0, 1}) {
+        steps.x.push_back(static_cast<double>(b + side) / pit.bins());
+        steps.y.push_back(static_cast<double>(pit.counts()[static_cast<std::size_t>(b)]));
+      }
+    const double flat = static_cast<double>(pit.total()) / pit.bins();
+    p.series.push_back(std::move(steps));
+    p.series.push_back({"calibrated", {0, 1}, {flat, flat}, plot::Series::Mark::line, 5, false, true});
+    out += page_card(plot::svg(p));
+  }
+  return out +
+         "</div><p class='note'>Flat if the predictions are calibrated; a U if they are too sure, a hill if they are "
+         "not "
+         "sure enough.</p>";
+}
+
+std::string score_table(const std::vector<ScoreRow>& rows) {
+  std::string out =
+      "<table class='narrow'><tr><th></th><th class='n'>ensemble</th><th class='n'>members' mean</th><th "
+      "class='n'>best "
+      "member</th></tr>";
+  for (const auto& r : rows)
+    out +=
+        fmt::format("<tr><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{}</td></tr>",
+                    plot::escape(r.name), shown(r.ensemble), r.members.empty() ? "" : shown(mean_of_members(r.members)),
+                    r.members.empty() ? "" : shown(best_of_members(r)));
+  return page_card(out + "</table>");
+}
+
+void write_ensemble_report(const EvaluationOptions& o, const std::string& title, const std::string& subtitle,
+                           const std::string& html) {
+  if (o.report.empty()) return;
+  std::string page =
+      "<!DOCTYPE html><html lang='en'><head><meta charset='utf-8'><meta name='viewport' "
+      "content='width=device-width,initial-scale=1'><title>" +
+      plot::escape(title) + "</title><style>" + report_style + "</style></head><body><main><h1>" + plot::escape(title) +
+      "</h1><p class='sub'>" + plot::escape(subtitle) + "</p>" + html + "</main></body></html>\n";
+  write_atomically(o.report, page, Target::output);
+}
+
+}  // namespace keelson::app
