@@ -88,6 +88,14 @@ class MembersJob {
     const int groups = world_.size() / file_.member_ranks, mine = world_.rank() / file_.member_ranks;
     if (world_.rank() == 0) announce(groups);
     const auto group = world_.split(mine, world_.rank());
+    bool busy = false;
+    for (std::int64_t m = mine; m < size(); m += groups) busy = busy || todo_[static_cast<std::size_t>(m)];
+    const auto everyone = world_.split(busy ? 0 : -1, world_.rank());
+    const bool several = std::count(todo_.begin(), todo_.end(), true) > 1;
+    const auto& cache = options_.cache;
+    std::optional<MemberData> data;
+    if (everyone) data.emplace(*everyone, options_.members.share && several && cache.memory == 0 && cache.disk == 0);
+    data_ = data ? &*data : nullptr;
     ExitCode code = ExitCode::done;
     for (std::int64_t m = mine; m < size() && code == ExitCode::done; m += groups)
       if (todo_[static_cast<std::size_t>(m)]) code = train(m, *group, work);
@@ -141,6 +149,7 @@ class MembersJob {
     member.resumes = begun_[static_cast<std::size_t>(m)];
     member.speaks = first_ && world_.rank() == 0;
     member.start = start_;
+    member.data = data_;
     first_ = false;
     if (!member.resumes) open_other(member, group);
     on_first_rank(&group, [&] {
@@ -155,7 +164,8 @@ class MembersJob {
     } catch (const InputError&) {
       throw;  // of options or data, which are those of all members
     } catch (const std::exception& error) {
-      if (group.size() > 1) throw;  // the other ranks of the group may wait for this one
+      // Other ranks of the group, or all groups that share samples, may wait for this rank.
+      if (group.size() > 1 || !data_->opened()) throw;
       member.record.state = "failed";
       member.record.error = error.what();
       fmt::print(stderr, "{}failed: {}\n", member.prefix(), error.what());
@@ -214,6 +224,7 @@ class MembersJob {
   std::optional<FolderLock> lock_;  ///< of the ensemble's folder, on the first rank
   std::vector<bool> todo_, begun_;  ///< by member
   std::vector<std::string> failures_;
+  MemberData* data_ = nullptr;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -231,6 +242,11 @@ void declare(MemberOptions& o, Subcommand& v) {
            "RANKS")
       .non_negative()
       .zero_as("auto")
+      .not_stored();
+  v.flag(
+       "--share-samples", o.share,
+       "Read each sample once for all members, into memory that the ranks of a node share, if at most half of the free "
+       "memory is needed and there is no --cache-memory or --cache-disk")
       .not_stored();
 }
 

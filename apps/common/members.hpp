@@ -8,6 +8,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/ensemble_file.hpp"
+#include "engine/data/shared_samples.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 namespace keelson::app {
@@ -19,6 +20,7 @@ struct TrainingOptions;
 struct MemberOptions {
   std::int64_t members = 0;  ///< 0: an ordinary run
   int ranks = 0;             ///< of a member; 0: all ranks divided by the members, at least 1
+  bool share = true;         ///< samples are read once for all members, if they fit into memory
 };
 
 /// What the user says of the runs of members, in options of every run.
@@ -28,8 +30,36 @@ struct MemberRuns {
   std::optional<std::int64_t> epochs;  ///< --epochs; nothing: not given
 };
 
-/// Declares --members and --member-ranks on a train subcommand.
+/// Declares --members, --member-ranks and --share-samples on a train subcommand.
 void declare(MemberOptions& o, Subcommand& subcommand);
+
+/// The samples that all members of a job share.
+class MemberData {
+ public:
+  /// `everyone`: the ranks of all groups that train a member. `wanted` false: nothing is shared.
+  MemberData(Communicator& everyone, bool wanted) : everyone_(everyone), wanted_(wanted) {}
+  /// The first call reads the samples into memory, one copy per node, if they take at most half of what is free on
+  /// every node and are the same in all groups. Later calls use them, for the same data. `validation` may be null.
+  /// Collective over `everyone` at the first call.
+  void open(const Dataset& training, const Dataset* validation);
+  const Dataset& training() const { return *training_; }     ///< of the last open(), with shared samples if possible
+  const Dataset* validation() const { return validation_; }  ///< the same; may be null
+  /// Instead of open(), for samples that need no sharing.
+  void decline() { opened_ = true; }
+  /// Whether no other rank will wait for this one in open().
+  bool opened() const { return opened_ || !wanted_; }
+
+ private:
+  bool fits(const Dataset& training, const Dataset* validation) const;
+  const Dataset* shared(const Dataset& data, const std::optional<SampleStore>& store,
+                        std::optional<SharedSamples>& samples) const;
+
+  Communicator& everyone_;
+  bool wanted_, opened_ = false;
+  std::optional<SampleStore> training_store_, validation_store_;
+  std::optional<SharedSamples> training_samples_, validation_samples_;
+  const Dataset *training_ = nullptr, *validation_ = nullptr;
+};
 
 /// A member of an ensemble, while its run goes on: Launch::member.
 struct Member {
@@ -38,6 +68,7 @@ struct Member {
   bool resumes = false;          ///< the run goes on from a checkpoint in its folder
   bool speaks = false;           ///< prints all that an ordinary run prints; else only lines about the training
   std::chrono::steady_clock::time_point start;  ///< of the whole job, for --time-limit
+  MemberData* data = nullptr;                   ///< of all members
   std::string metric;                           ///< name of the metric, set by train()
   /// A checkpoint of another member, from which a member that has none takes the options that the user left out, but
   /// not the seed. Empty: the user gives the options, as for every new run.

@@ -98,13 +98,14 @@ void print_frame(const TrainingTask& task, const TrainerOptions& t, const Launch
 }
 
 /// If the memory of the device is too small, refuses with a message that says which batch fits.
-std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const DeviceSession& session, const TrainerOptions& t,
+std::unique_ptr<Trainer> make_trainer(const TrainingTask& task, const Dataset& training, const Dataset* validation,
+                                      const DeviceSession& session, const TrainerOptions& t,
                                       std::optional<Parameters>& parameters) {
   const bool whole_parameters = ranks_of(t.replica) == 1 || (t.replica.space > 1 && t.whole_parameters());
   if (whole_parameters) require_memory_for_parameters(task.graph, *session.context, *t.optimizer);
   try {
     parameters.emplace(task.graph, *session.context, t.seed);
-    return std::make_unique<Trainer>(task.graph, *parameters, task.training, task.validation, session.ranks.get(), t);
+    return std::make_unique<Trainer>(task.graph, *parameters, training, validation, session.ranks.get(), t);
   } catch (const OutOfMemory&) {
     parameters.reset();
   }
@@ -366,7 +367,14 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   t.checkpoints.before_writing = [&] { lock->require(); };
   const auto trace = begin_trace(options_.trace, launch_.world);  // must outlive the objects that it records
   std::optional<Parameters> parameters;
-  const auto made = make_trainer(task, session, t, parameters);
+  const bool shares = launch_.member && !task.in_memory;
+  if (shares)
+    launch_.member->data->open(task.training, task.validation);
+  else if (launch_.member)
+    launch_.member->data->decline();
+  const Dataset& training = shares ? launch_.member->data->training() : task.training;
+  const Dataset* const validation_data = shares ? launch_.member->data->validation() : task.validation;
+  const auto made = make_trainer(task, training, validation_data, session, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);
   Interrupt::install(world.rank() == 0 ? signalled(launch_, folder_) : "");
@@ -385,7 +393,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   restart.begun(world);
   std::optional<TrainingTargets> targets;
   std::vector<TrainObserver*> observers;  // on every rank
-  if (task.targets) observers.push_back(&targets.emplace(task.training, t, &world, *task.targets->baseline));
+  if (task.targets) observers.push_back(&targets.emplace(training, t, &world, *task.targets->baseline));
   const auto frame = report_frame(task, t, launch_, session, grid);
   const Member* const member = launch_.member;
   if (world.rank() == 0 && (!member || member->speaks))

@@ -49,6 +49,8 @@ struct TrainingTask {
   const Graph& graph;
   const Dataset& training;
   const Dataset* validation;  ///< may be null
+  /// Whether samples are read from memory, not from files.
+  bool in_memory = false;
   std::string precision;      ///< as engine/plan/precision.hpp has them
   std::string title;          ///< of the report
   const Subcommand& options;  ///< with the values from checkpoints and recipes

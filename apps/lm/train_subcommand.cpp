@@ -99,6 +99,7 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
       {.graph = graph,
        .training = data,
        .validation = validation.get(),
+       .in_memory = true,
        .precision = o.run.precision,
        .title = fmt::format("Language model, {} {} layer{} of {}", o.run.layers, o.run.cell == "gru" ? "GRU" : "LSTM",
                             o.run.layers == 1 ? "" : "s", o.run.hidden),

@@ -176,7 +176,9 @@ class Universes(UniversesCase):
     universes = (8, 4, 4)
 
     def test_evaluation_of_numbers(self):
-        self.succeed("train", "--data", self.data, "--out", self.out, "--members", 2, "--epochs", 1, "--batch", 4, ranks=2)
+        text = self.succeed("train", "--data", self.data, "--out", self.out, "--members", 2, "--epochs", 1, "--batch", 4,
+                            ranks=2)
+        self.assertRegex(text, r"12 samples read once for all members, \d+\.\d MB on each node")
         page = self.out / "page.html"
         evaluate = ["evaluate", "--data", self.data, "--json", "--checkpoint"]
         e = json.loads(self.succeed(*evaluate, self.out, "--calibrate", "--report", page))
