@@ -16,12 +16,13 @@ inline constexpr bool runs_on_cpu = std::is_same_v<Space, Kokkos::DefaultHostExe
 
 class Instance : public ExecutionInstance {
  public:
-  explicit Instance(Space space) : space_(std::move(space)) {}
+  explicit Instance(Space space) : space_(std::move(space)), one_thread_(runs_on_cpu && space_.concurrency() == 1) {}
   ~Instance() override;
   int concurrency() const override { return space_.concurrency(); }
   /// For spaces whose calls return when the work is done; other spaces override this function.
   void wait_for(ExecutionInstance& other) override;
   const Space& space() const { return space_; }
+  bool is_one_thread() const { return one_thread_; }  ///< whether work runs in the calling host thread alone
   /// Throws Error if the device refused the last kernel, for devices whose launches report nothing by themselves.
   virtual void check_launch(const char* /*label*/) const {}
 
@@ -31,6 +32,7 @@ class Instance : public ExecutionInstance {
 
  private:
   Space space_;
+  const bool one_thread_;
 };
 
 /// The instance of the calling host thread's innermost InstanceScope, else the main instance.

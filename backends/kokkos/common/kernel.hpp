@@ -32,10 +32,16 @@ inline std::string heard(const char* label) { return Kokkos::Tools::profileLibra
 /// functor(i) for 0 <= i < items, on the current execution instance. Light weight: on a GPU the functor is an argument
 /// of the kernel. Kokkos passes larger functors through constant memory, where a launch waits for the kernel before and
 /// reads a buffer that the next launch overwrites, which a recording must not do. Throws Error if the device refused
-/// the launch: Kokkos' release builds do not look.
+/// the launch: Kokkos' release builds do not look. On one thread of a CPU the loop runs here: small networks have
+/// kernels that take less time than Kokkos' start of a loop.
 template <class Functor>
 void launch(const char* label, Index items, const Functor& functor) {
   static_assert(sizeof(Functor) < 3584, "a kernel's argument has at most 4 KiB");
+  if constexpr (runs_on_host)
+    if (current_instance().is_one_thread() && !Kokkos::Tools::profileLibraryLoaded()) {
+      for (Index i = 0; i < items; ++i) functor(i);
+      return;
+    }
   constexpr auto light = Kokkos::Experimental::WorkItemProperty::HintLightWeight;
   Kokkos::parallel_for(heard(label), Kokkos::Experimental::require(Range(space(), 0, items), light), functor);
   current_instance().check_launch(label);
