@@ -34,7 +34,7 @@ if(KEELSON_HAVE_PARQUET)  # tests write Parquet files
 endif()
 # What only some programs may link: main(), and the operator new that counts. And a whole program as a user writes it.
 set_source_files_properties(${tests_dir}/support/main.cpp ${tests_dir}/support/allocations.cpp
-  ${tests_dir}/docs/readme_example.cpp ${tests_dir}/docs/own_loop.cpp ${tests_dir}/docs/pruning.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  ${tests_dir}/docs/readme_example.cpp ${tests_dir}/docs/own_loop.cpp ${tests_dir}/docs/many_networks.cpp ${tests_dir}/docs/pruning.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 
 # More ranks than cores are welcome here, and pinning them would stack them up.
 set(mpiexec ${MPIEXEC_EXECUTABLE} --bind-to none)

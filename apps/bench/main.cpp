@@ -10,5 +10,6 @@ int main(int argc, char** argv) {
                         bench::define_input(line);
                         bench::define_scale(line);
                         bench::define_compare(line);
+                        bench::define_stack(line);
                       });
 }

@@ -11,5 +11,6 @@ void define_allreduce(app::CommandLine& line);
 void define_input(app::CommandLine& line);
 void define_scale(app::CommandLine& line);
 void define_compare(app::CommandLine& line);
+void define_stack(app::CommandLine& line);
 
 }  // namespace keelson::bench

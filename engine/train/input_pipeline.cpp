@@ -61,8 +61,12 @@ void require_all_inputs(const Graph& graph, const Dataset& data) {
   }
 }
 
-InputPipeline::InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context)
-    : executor_(executor), context_(context), weight_{.name = "weight", .tensor = executor.input("weight")} {
+InputPipeline::InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context,
+                             bool copies)
+    : executor_(executor),
+      context_(context),
+      copies_(copies),
+      weight_{.name = "weight", .tensor = executor.input("weight")} {
   Device& device = context.device();
   KEELSON_EXPECT(decoding.by_device == !device.shares_host_memory());
   if (decoding.by_device) queue_ = device.make_queue();
@@ -149,6 +153,8 @@ void InputPipeline::feed_here(const Batch& batch, std::int64_t micro_batch) {
     if (t.to_plain) {
       turn_to_plain(reinterpret_cast<const float*>(from), executor_.input(t.name, micro_batch).data<float>(), s[0],
                     s[1], s.elements() / (s[0] * s[1]));
+    } else if (copies_) {
+      std::memcpy(executor_.input(t.name, micro_batch).raw(), from, t.given.bytes());
     } else if (!t.here.empty()) {
       const Tensor& copy = t.here[static_cast<std::size_t>(micro_batch) % t.here.size()];
       std::memcpy(copy.raw(), from, copy.bytes());

@@ -33,8 +33,10 @@ class InputPipeline {
   /// For batches of these data, where `decoding` is decoding_for() the context's device, with the rows that the plan
   /// reads (input_rows()); batches with all fields
   /// decoded may come, too. Throws InputError, naming both, if a field does not fit the input. Executor and context
-  /// must outlive the pipeline.
-  InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context);
+  /// must outlive the pipeline. `copies`: on a device that shares the host's memory, fields are copied into the inputs
+  /// instead of being read in place, which is faster for small batches that lie elsewhere in each step.
+  InputPipeline(const Dataset& data, const SampleDecoding& decoding, Executor& executor, Context& context,
+                bool copies = false);
   ~InputPipeline() { finish(); }
   InputPipeline(const InputPipeline&) = delete;
   /// Hands over the batch of the next step, or one of the micro-batches that the plan makes of the batch. `batch` must
@@ -75,6 +77,7 @@ class InputPipeline {
   std::int64_t first_sample(std::int64_t micro_batch) const { return micro_batch * weight_.tensor.elements(); }
   Executor& executor_;
   Context& context_;
+  const bool copies_;
   std::vector<Input> targets_;
   std::optional<Encoded> encoded_;
   Input weight_;
