@@ -88,7 +88,7 @@ WorkerTimes WorkerGroup::lead(const Work& work) const {
   task.train = [&](const Individual& i, int rung) { return train_together(work.trainer, i, rung, space); };
   task.interrupted = work.trainer.interrupted;
   task.tell = [&](const Population& population) {
-    remove_checkpoints(population, work.trainer, work.keep, false);
+    remove_checkpoints(population, work.trainer, work.keep);
     if (work.speaks) progress.tell(population);
   };
   const WorkerTimes times = search::work(task);
@@ -102,17 +102,20 @@ WorkerTimes WorkerGroup::work(const Work& work) const {
   return {};
 }
 
-void remove_checkpoints(const Population& population, const NetworkTrainer& trainer, int keep, bool all) {
-  const auto best = population.best(static_cast<std::size_t>(keep));
-  const std::set<std::int64_t> kept(best.begin(), best.end());
+void remove_checkpoints(const Population& population, const NetworkTrainer& trainer, int keep) {
+  constexpr std::int64_t look_back = 64;  // others have removed what was behind before
+  const auto best = population.best(static_cast<std::size_t>(keep + look_back));
+  const auto kept = best.begin() + std::min(std::ssize(best), std::ptrdiff_t{keep});
+  std::set<std::int64_t> removable(kept, best.end());
+  const std::int64_t all = std::ssize(population.all());
+  for (std::int64_t id = std::max<std::int64_t>(0, all - look_back); id < all; ++id) removable.insert(id);
+  for (auto id = best.begin(); id != kept; ++id) removable.erase(*id);
   const auto rungs = static_cast<std::size_t>(population.settings().rungs());
-  constexpr std::size_t look_back = 64;  // others have removed what was behind before
-  const std::size_t size = population.all().size();
-  for (std::size_t k = all || size < look_back ? 0 : size - look_back; k < size; ++k) {
-    const Individual& i = population.all()[k];
-    const bool ended = all || !i.failure.empty() || i.results.size() == rungs;
+  for (const std::int64_t id : removable) {
+    const Individual& i = population.all()[static_cast<std::size_t>(id)];
+    const bool ended = !i.failure.empty() || i.results.size() == rungs;
     std::error_code ignored;
-    if (ended && !i.running && !kept.contains(i.id)) std::filesystem::remove_all(trainer.checkpoints_of(i.id), ignored);
+    if (ended && !i.running) std::filesystem::remove_all(trainer.checkpoints_of(id), ignored);
   }
 }
 
