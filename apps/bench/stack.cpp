@@ -115,7 +115,8 @@ StackTimes measure_stack(Context& context, const StackSubcommand& o) {
 ExitCode run_stack(const StackSubcommand& o, app::Launch&) {
   const auto context = backends::make_context();
   const StackTimes times = measure_stack(*context, o);
-  const auto steps = static_cast<double>(o.epochs * ((o.samples + o.batch - 1) / o.batch));
+  const std::int64_t steps_of_an_epoch = (o.samples + o.batch - 1) / o.batch;
+  const auto steps = static_cast<double>(o.epochs * steps_of_an_epoch);
   const auto line = [&](const char* what, const std::vector<double>& seconds) {
     const double median = times.median(seconds);
     fmt::print("{:>24} {:>16.0f} {:>20.2f}\n", what, 3600 / median, median / steps * 1e6);

@@ -101,8 +101,8 @@ const float* ClassCombination::update(const MemberPredictions& batch) {
             std::max(mean[static_cast<std::size_t>(k)], static_cast<double>(std::numeric_limits<float>::min()))));
       const std::int64_t place = batch.indices[n] * points_ + i;
       if (every_ == 0 || place % every_ != 0) continue;
-      kept_.insert(kept_.end(), {static_cast<float>(place / every_ / half_place),
-                                 static_cast<float>(place / every_ % half_place), static_cast<float>(truth)});
+      const std::int64_t high = place / every_ / half_place, low = place / every_ % half_place;
+      kept_.insert(kept_.end(), {static_cast<float>(high), static_cast<float>(low), static_cast<float>(truth)});
       for (const double p : mean) kept_.push_back(static_cast<float>(p));
     }
   return logs_.data();

@@ -225,6 +225,7 @@ TEST_F(ChannelLayersTest, TrainingsContinueOnAnyGrid) {
       EXPECT_NEAR(got.validation_losses[k], want.validation_losses[k], 2e-4) << what;
     expect_near(loaded(each(then, "then")), loaded(own), 2e-3, what);
   }
+  world().barrier();  // rank 0 removes the folder
 }
 
 }  // namespace
