@@ -44,8 +44,8 @@ class WorkerGroup {
   std::unique_ptr<Communicator> ranks_;
 };
 
-/// Removes the checkpoints of networks that are trained to the end and are not among the `keep` best. Others may still be
-/// promoted.
+/// Removes the checkpoints of networks that are trained to the end and are not among the `keep` best. Others may still
+/// be promoted.
 void remove_checkpoints(const Population& population, const NetworkTrainer& trainer, int keep);
 
 }  // namespace keelson::search

@@ -14,7 +14,7 @@ double normal_cdf(double z);
 
 /// Mean and variance of a mixture of equally likely distributions, the members' predictions.
 struct Moments {
-  double mean = 0;
+  double mean = 0;       ///< of the mixture
   double aleatoric = 0;  ///< mean of the members' variances: noise in the data, as the members see it
   double epistemic = 0;  ///< variance of the members' means, divisor M: what the members do not agree on
   double variance() const { return aleatoric + epistemic; }  ///< of the mixture

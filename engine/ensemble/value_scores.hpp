@@ -29,7 +29,8 @@ class ValueEnsemble {
   std::int64_t count() const { return count_; }  ///< predictions
   /// Mean absolute error and mean squared error.
   struct Error {
-    double mae = 0, mse = 0;
+    double mae = 0;  ///< mean absolute error
+    double mse = 0;  ///< mean squared error
   };
   Error ensemble() const;                                ///< of the mean of the members' means
   std::vector<Error> members() const;                    ///< of each member

@@ -13,22 +13,24 @@ namespace keelson::search {
 template <class GeneName, class Part>
 class Choices {
  public:
+  /// Both must outlive this object.
   Choices(const Part& part, const std::vector<Gene>& genes) : part_(part), genes_(genes) {}
+  /// The choice of a gene.
   const std::string& text(GeneName gene) const {
     const auto i = static_cast<std::size_t>(gene);
     return genes_[i].choices[static_cast<std::size_t>(part_[i])];
   }
-  double number(GeneName gene) const { return std::stod(text(gene)); }
-  std::int64_t whole(GeneName gene) const { return std::stoll(text(gene)); }
-  bool yes(GeneName gene) const { return text(gene) == "yes"; }
+  double number(GeneName gene) const { return std::stod(text(gene)); }        ///< as a number
+  std::int64_t whole(GeneName gene) const { return std::stoll(text(gene)); }  ///< as a whole number
+  bool yes(GeneName gene) const { return text(gene) == "yes"; }               ///< whether the choice is "yes"
 
  private:
   const Part& part_;
   const std::vector<Gene>& genes_;
 };
 
-using StageChoices = Choices<StageGene, Stage>;
-using DenseChoices = Choices<DenseGene, DenseLayer>;
-using TrainingChoices = Choices<TrainingGene, TrainingPart>;
+using StageChoices = Choices<StageGene, Stage>;               ///< of a stage
+using DenseChoices = Choices<DenseGene, DenseLayer>;          ///< of a dense layer
+using TrainingChoices = Choices<TrainingGene, TrainingPart>;  ///< of a training
 
 }  // namespace keelson::search

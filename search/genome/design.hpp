@@ -28,9 +28,9 @@ std::string over_limit(const Cost& cost, const Space& space);
 
 /// How a genome is trained.
 struct TrainingPlan {
-  std::shared_ptr<Optimizer> optimizer;
-  Schedule schedule;       ///< over all epochs
-  std::int64_t batch = 1;  ///< samples of a step
+  std::shared_ptr<Optimizer> optimizer;  ///< with its settings
+  Schedule schedule;                     ///< over all epochs
+  std::int64_t batch = 1;                ///< samples of a step
 };
 /// `epochs`: of the longest training of the search, over which the learning rate falls.
 TrainingPlan training_of(const Genome& genome, const Space& space, double epochs);

@@ -13,6 +13,7 @@ namespace keelson::search {
 /// so that the choices can be made again from the log.
 class Draws {
  public:
+  /// Begins the sequence of this key.
   explicit Draws(const philox::Key& key) : key_(key) {}
 
   /// Uniform in 0 ... n - 1.

@@ -40,7 +40,9 @@ enum class DenseGene : std::uint8_t { units, activation, batch_norm, dropout };
 /// The genes of the training.
 enum class TrainingGene : std::uint8_t { optimizer, rate, momentum, weight_decay, batch, schedule, warmup };
 
-constexpr std::size_t stage_genes = 10, dense_genes = 4, training_genes = 7;
+constexpr std::size_t stage_genes = 10;    ///< number of StageGene
+constexpr std::size_t dense_genes = 4;     ///< number of DenseGene
+constexpr std::size_t training_genes = 7;  ///< number of TrainingGene
 
 /// Values of the genes of a stage, in the order of StageGene.
 using Stage = std::array<int, stage_genes>;
@@ -50,9 +52,9 @@ using TrainingPart = std::array<int, training_genes>;  ///< the same of Training
 /// A network and its training, as a search changes them: stages, dense layers behind them, settings of the training.
 /// The output layer and the loss follow from the data.
 struct Genome {
-  std::vector<Stage> stages;
-  std::vector<DenseLayer> dense;
-  TrainingPart training{};
+  std::vector<Stage> stages;      ///< in the order of the data's way
+  std::vector<DenseLayer> dense;  ///< behind the stages
+  TrainingPart training{};        ///< settings of the training
   bool operator==(const Genome&) const = default;
 };
 
@@ -63,8 +65,10 @@ struct Space {
   bool classes = false;      ///< y is the number of a class; else numbers
 
   std::vector<Gene> stage, dense, training;  ///< in the order of the enums
-  std::size_t least_stages = 1, most_stages = 8;
-  std::size_t least_dense = 0, most_dense = 3;
+  std::size_t least_stages = 1;              ///< of a genome
+  std::size_t most_stages = 8;               ///< of a genome
+  std::size_t least_dense = 0;               ///< of a genome
+  std::size_t most_dense = 3;                ///< of a genome
 
   std::int64_t most_parameters = 10'000'000;        ///< larger networks are not trained
   double most_flops = 1e11;                         ///< of a forward pass of one sample; the same

@@ -11,8 +11,9 @@ namespace keelson::search {
 
 /// One layer of a network, as a list of layers describes it: each reads the result of the one before.
 struct Step {
+  /// The layer's function in engine/layers/layers.hpp.
   enum class Kind : std::uint8_t { reshape, conv, max_pool, batch_norm, activation, add, dropout, flatten, dense };
-  Kind kind = Kind::dense;
+  Kind kind = Kind::dense;      ///< what the layer does
   std::string name = {};        ///< of the node
   Shape shape = {};             ///< of a reshape: the sample; of a convolution and a pooling: the kernel
   std::int64_t features = 0;    ///< filters of a convolution, features of a dense layer

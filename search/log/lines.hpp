@@ -18,13 +18,13 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  std::string text(const char* name) const;
-  std::string dumped(const char* name) const;  ///< any entry, as JSON
-  double number(const char* name) const;
-  std::int64_t whole(const char* name) const;
-  bool flag(const char* name) const;
-  std::vector<std::int64_t> wholes(const char* name) const;
-  std::vector<std::string> texts(const char* name) const;
+  std::string text(const char* name) const;                  ///< an entry that is a text
+  std::string dumped(const char* name) const;                ///< any entry, as JSON
+  double number(const char* name) const;                     ///< a number
+  std::int64_t whole(const char* name) const;                ///< a whole number
+  bool flag(const char* name) const;                         ///< true or false
+  std::vector<std::int64_t> wholes(const char* name) const;  ///< a list of whole numbers
+  std::vector<std::string> texts(const char* name) const;    ///< a list of texts
 
  private:
   struct Impl;

@@ -26,15 +26,15 @@ Objective parse_objective(const std::string& name);  ///< throws InputError, nam
 
 /// What a search does, as the first line of its log has it.
 struct Settings {
-  std::uint64_t seed = 1;
-  std::string method = "evolution";  ///< how new networks are made: method_names()
-  std::vector<Objective> objectives = {Objective::loss};
-  double epochs = 8;        ///< of the longest training
+  std::uint64_t seed = 1;                                 ///< of all choices
+  std::string method = "evolution";                       ///< how new networks are made: method_names()
+  std::vector<Objective> objectives = {Objective::loss};  ///< what is minimised
+  double epochs = 8;                                      ///< of the longest training
   double first_epochs = 8;  ///< of the first rung; the next ones have `eta` times as many, at most `epochs`
   /// One of so many is promoted to the next rung (Li et al. 2018, arXiv 1810.05934); with the method grid all are.
   int eta = 4;
-  double least_lease = 60;  ///< no training counts as lost before so many seconds
-  Space space;
+  double least_lease = 60;    ///< no training counts as lost before so many seconds
+  Space space;                ///< of the networks
   std::string data;           ///< what the workers compare their data with
   std::string config = "{}";  ///< the program's options, as JSON
 
@@ -48,7 +48,7 @@ struct Settings {
 
 /// What a training up to a rung has shown.
 struct Result {
-  int rung = 0;
+  int rung = 0;        ///< that was trained, from 0
   double loss = 0;     ///< of the validation data
   double metric = 0;   ///< of the validation data, for people: accuracy of classes, else the loss
   double seconds = 0;  ///< of this rung
@@ -57,23 +57,24 @@ struct Result {
 
 /// A network of a search. Its number is its place among all networks of the log.
 struct Individual {
-  std::int64_t id = 0;
-  Genome genome;    ///< repaired
-  std::string key;  ///< the genome as text; no two networks have the same
-  Cost cost;
-  std::vector<std::int64_t> parents;
-  std::string origin;           ///< "random", "crossover, mutation", ...
-  std::int64_t seen = 0;        ///< lines that its worker had read when it was made
-  int slot = 0;                 ///< of that worker
-  int worker = 0;               ///< slot of the worker that trains the network, or has trained it last
-  std::vector<Result> results;  ///< in the order of rungs
-  int rung = 0;                 ///< that is trained, or was trained last
-  int attempt = 0;              ///< of this rung
-  bool running = true;
-  bool orphaned = false;  ///< the workers of the time when the training began have ended without a result
-  double since = 0;       ///< when the training of this rung began, in seconds since 1970
-  std::string failure;    ///< why it will not be trained again; empty: it did not fail
+  std::int64_t id = 0;                ///< number of the network
+  Genome genome;                      ///< repaired
+  std::string key;                    ///< the genome as text; no two networks have the same
+  Cost cost;                          ///< of the network
+  std::vector<std::int64_t> parents;  ///< numbers; empty: none
+  std::string origin;                 ///< "random", "crossover, mutation", ...
+  std::int64_t seen = 0;              ///< lines that its worker had read when it was made
+  int slot = 0;                       ///< of that worker
+  int worker = 0;                     ///< slot of the worker that trains the network, or has trained it last
+  std::vector<Result> results;        ///< in the order of rungs
+  int rung = 0;                       ///< that is trained, or was trained last
+  int attempt = 0;                    ///< of this rung
+  bool running = true;                ///< whether the network is trained now
+  bool orphaned = false;              ///< the workers of the time when the training began have ended without a result
+  double since = 0;                   ///< when the training of this rung began, in seconds since 1970
+  std::string failure;                ///< why it will not be trained again; empty: it did not fail
 
+  /// The latest result; null: there is none.
   const Result* last() const { return results.empty() ? nullptr : &results.back(); }
 };
 
@@ -135,7 +136,9 @@ class Population {
 /// Lines of the log, for Population::apply().
 std::string start_line(int workers, double now);
 std::string birth_line(const Individual& individual, const Space& space, double now);  ///< reads what a birth needs
+/// Claims a training; entries as in docs/file-formats.md.
 std::string run_line(std::int64_t id, int rung, int attempt, int slot, double now);
+/// Ends a training with a result.
 std::string result_line(std::int64_t id, const Result& result, double now);
 /// `again`: whether another trial may help.
 std::string failure_line(std::int64_t id, int rung, const std::string& reason, bool again, double now);

@@ -13,9 +13,9 @@ namespace keelson::search {
 
 /// A genome and where it comes from.
 struct Child {
-  Genome genome;  ///< not repaired
-  std::vector<std::int64_t> parents;
-  std::string origin;  ///< "random", "crossover, mutation", ...
+  Genome genome;                      ///< not repaired
+  std::vector<std::int64_t> parents;  ///< numbers; empty: none
+  std::string origin;                 ///< "random", "crossover, mutation", ...
 };
 
 /// How a search makes new genomes.
@@ -31,7 +31,7 @@ class Method {
 /// Then the parents are two of the best P of all results so far, drawn uniformly; with several objectives each is the
 /// better of two.
 struct Evolution : Method {
-  BreedingRates rates;
+  BreedingRates rates;          ///< probabilities of the operators
   std::optional<Genome> start;  ///< the user's network: the first individual
   std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
@@ -39,7 +39,7 @@ struct Evolution : Method {
 /// Regularized evolution (Real et al. 2019, arXiv 1802.01548): the parent is the best of some random ones of the newest
 /// P networks, so that every network dies of age.
 struct Ageing : Method {
-  BreedingRates rates;
+  BreedingRates rates;  ///< probabilities of the operators
   std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
 

@@ -17,15 +17,17 @@ struct Budget {
 
 /// What a free worker does next.
 struct Job {
+  /// What is to be done.
   enum class Kind : std::uint8_t {
     train,  ///< append `line`; if the training is then claimed(), train
     wait,   ///< others train networks that may be promoted or lost
     done    ///< nothing is left to do
   };
-  Kind kind = Kind::done;
-  std::string line;  ///< claims the training
-  int rung = 0, attempt = 0;
-  std::string key;  ///< of the network's genome
+  Kind kind = Kind::done;  ///< what is to be done
+  std::string line;        ///< claims the training
+  int rung = 0;            ///< to be trained
+  int attempt = 0;         ///< of this rung, from 0
+  std::string key;         ///< of the network's genome
 };
 
 /// Trainings that were lost come first, then promotions, then new networks. `now`: seconds since 1970.

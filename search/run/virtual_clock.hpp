@@ -13,12 +13,14 @@ namespace keelson::search {
 
 /// A training of a search whose clock is simulated.
 struct VirtualTraining {
-  std::int64_t id = 0;  ///< of the network
-  int rung = 0, worker = 0;
+  std::int64_t id = 0;        ///< of the network
+  int rung = 0;               ///< that was trained
+  int worker = 0;             ///< slot of the worker
   double begin = 0, end = 0;  ///< seconds since the search began
-  Result result;
+  Result result;              ///< as the caller gave it
 };
 
+/// A search whose clock was simulated.
 struct VirtualSearch {
   Population population;                   ///< at the end
   std::vector<std::string> lines;          ///< of the log

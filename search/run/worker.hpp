@@ -25,11 +25,11 @@ class Interrupted : public Error {
 
 /// What the loop of a worker needs.
 struct WorkerTask {
-  SearchLog& log;
+  SearchLog& log;          ///< of the search
   Population& population;  ///< of the lines that were read from the log
-  const Method& method;
-  int slot = 0;  ///< number of the worker; no two workers that run at the same time have the same
-  Budget budget;
+  const Method& method;    ///< that makes new networks
+  int slot = 0;            ///< number of the worker; no two workers that run at the same time have the same
+  Budget budget;           ///< when to end
   /// Trains a network from the end of the rung before (rung 0: from its initial values) to the end of this rung. Throws
   /// Diverged or Interrupted, or another Error if another trial may help.
   std::function<Result(const Individual&, int rung)> train;
