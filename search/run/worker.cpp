@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <thread>
 
 namespace keelson::search {
@@ -11,8 +12,13 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_from(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
 
-/// The line that says how a training has ended.
-std::string train_for_line(const WorkerTask& task, std::int64_t id, int rung, WorkerTimes& times) {
+/// The line that says how a training has ended, and the failure that ends the worker, too, if there was one.
+struct Ended {
+  std::string line;
+  std::exception_ptr failure = nullptr;
+};
+
+Ended train_for_line(const WorkerTask& task, std::int64_t id, int rung, WorkerTimes& times) {
   const auto begin = Clock::now();
   const auto failed = [&](const Error& error, bool again) {
     times.trained += seconds_from(begin);
@@ -24,15 +30,17 @@ std::string train_for_line(const WorkerTask& task, std::int64_t id, int rung, Wo
     result.seconds = seconds_from(begin);
     times.trained += result.seconds;
     ++times.trainings;
-    return result_line(id, result, seconds_since_1970());
+    return {result_line(id, result, seconds_since_1970())};
   } catch (const Diverged& e) {
-    return failed(e, false);
+    return {failed(e, false)};
+  } catch (const OutOfMemory& e) {
+    return {failed(e, true)};
   } catch (const Interrupted&) {
     throw;
   } catch (const RanksLost&) {
     throw;
   } catch (const Error& e) {
-    return failed(e, true);
+    return {failed(e, true), std::current_exception()};
   }
 }
 
@@ -61,7 +69,9 @@ WorkerTimes work(const WorkerTask& task) {
     const auto id = claimed(task.population, job, task.slot);
     if (!id) continue;
     try {
-      task.log.append(train_for_line(task, *id, job.rung, times), take);
+      const Ended ended = train_for_line(task, *id, job.rung, times);
+      task.log.append(ended.line, take);
+      if (ended.failure) std::rethrow_exception(ended.failure);
     } catch (const Interrupted&) {
       break;
     }

@@ -31,7 +31,8 @@ struct WorkerTask {
   int slot = 0;            ///< number of the worker; no two workers that run at the same time have the same
   Budget budget;           ///< when to end
   /// Trains a network from the end of the rung before (rung 0: from its initial values) to the end of this rung. Throws
-  /// Diverged or Interrupted, or another Error if another trial may help.
+  /// Diverged, Interrupted, or OutOfMemory, after which the network is tried once more. Another Error (a full disk)
+  /// ends the worker; the network is left to other workers.
   std::function<Result(const Individual&, int rung)> train;
   std::function<bool()> interrupted;  ///< true: no further training begins; may be empty
   /// Called with the population after each line of this worker; may be empty.
@@ -46,7 +47,7 @@ struct WorkerTimes {
 };
 
 /// The loop of a worker: chooses a training, claims it, trains, appends the result; until the budget is used up or the
-/// search is interrupted. Any number of workers do the same on one log.
+/// search is interrupted. Any number of workers do the same on one log. Throws what ends the worker.
 WorkerTimes work(const WorkerTask& task);
 
 double seconds_since_1970();  ///< the time now

@@ -88,12 +88,12 @@ TEST(Worker, SharesTheWork) {
   EXPECT_FALSE(p.promotable().has_value());
 }
 
-/// A loss that is not finite ends a network at once; another failure is tried once more.
+/// A loss that is not finite ends a network at once; a network that needs too much memory is tried once more.
 TEST(Worker, TriesOnceMore) {
   Workers workers(two_rungs());
   workers.run(1, {.networks = 6}, [](const Individual& i, int rung) -> Result {
     if (i.id == 2) throw Diverged("the loss is not finite");
-    if (i.id == 4) throw Error("no memory");
+    if (i.id == 4) throw OutOfMemory("no memory");
     return {.rung = rung, .loss = loss_of_key(i)};
   });
   const Population p = workers.read();
@@ -103,6 +103,26 @@ TEST(Worker, TriesOnceMore) {
   EXPECT_EQ(p.all()[4].failure, "no memory");
   EXPECT_EQ(p.with_results(), 4);
   EXPECT_EQ(p.running(), 0);
+}
+
+/// A full disk is no fault of the network: the worker ends, and the network is trained later.
+TEST(Worker, EndsWhenItCannotTrain) {
+  const testing::TemporaryFolder folder;
+  const Settings s = two_rungs();
+  SearchLog log(folder / "search.jsonl", true);
+  Population population;
+  const auto take = [&](const std::string& line) { population.apply(line); };
+  log.append(s.to_json(), take);
+  log.append(start_line(1, seconds_since_1970()), take);
+  const Evolution method;
+  WorkerTask task{log, population, method, 0, {.networks = 3}};
+  task.train = [](const Individual&, int) -> Result { throw Error("No space left on device"); };
+  EXPECT_THROW(work(task), Error);
+  EXPECT_EQ(population.all().size(), 1u);
+  EXPECT_EQ(population.all()[0].failure, "");
+  task.train = [](const Individual& i, int rung) { return Result{.rung = rung, .loss = loss_of_key(i)}; };
+  work(task);
+  EXPECT_EQ(population.with_results(), 3);
 }
 
 /// A search that starts again trains at once what was trained when its workers ended.
