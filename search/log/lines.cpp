@@ -145,10 +145,10 @@ std::string start_line(int workers, double now) {
   return json{{"type", "start"}, {"workers", workers}, {"time", now}}.dump();
 }
 
-std::string birth_line(const Individual& i, const Space& space, double now) {
+std::string birth_line(const Individual& i, const Space& space, std::int64_t most, double now) {
   return json{{"type", "birth"},      {"seen", i.seen},     {"slot", i.slot},
               {"parents", i.parents}, {"origin", i.origin}, {"genome", json::parse(to_json(i.genome, space))},
-              {"time", now}}
+              {"most", most},         {"time", now}}
       .dump();
 }
 

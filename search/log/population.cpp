@@ -64,6 +64,7 @@ void Population::apply(const std::string& json) {
 
 void Population::begin_birth(const std::string& json) {
   const Line line(json);
+  if (const auto most = line.whole("most"); most > 0 && std::ssize(all_) >= most) return;  // others began the last ones
   Individual i = parse_birth(line, settings_->space);
   i.id = std::ssize(all_);
   if (!ids_.emplace(i.key, i.id).second) return;  // another worker has begun to train the same network before

@@ -135,7 +135,9 @@ class Population {
 
 /// Lines of the log, for Population::apply().
 std::string start_line(int workers, double now);
-std::string birth_line(const Individual& individual, const Space& space, double now);  ///< reads what a birth needs
+/// `most`: networks of the search, 0 without a limit. Workers that write their births at the same time do not know of
+/// each other; a birth after the last network that the search may have is left out by all.
+std::string birth_line(const Individual& individual, const Space& space, std::int64_t most, double now);
 /// Claims a training; entries as in docs/file-formats.md.
 std::string run_line(std::int64_t id, int rung, int attempt, int slot, double now);
 /// Ends a training with a result.

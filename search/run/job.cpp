@@ -17,7 +17,7 @@ Job next_job(const Population& population, const Method& method, int slot, const
   if (const auto promoted = population.promotable()) return again(*promoted, false);
   if (budget.networks == 0 || std::ssize(population.all()) < budget.networks)
     if (const auto next = next_individual(population, method, slot))
-      return train(*next, 0, 0, birth_line(*next, settings.space, now));
+      return train(*next, 0, 0, birth_line(*next, settings.space, budget.networks, now));
   return {population.running() > 0 ? Job::Kind::wait : Job::Kind::done};
 }
 

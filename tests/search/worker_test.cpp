@@ -143,6 +143,23 @@ TEST(Worker, GoesOn) {
   EXPECT_EQ(p.with_results(), 8);
 }
 
+/// Two workers begin the last network at the same time: the first line counts, as for equal genomes.
+TEST(Population, HasNoMoreNetworksThanTheBudget) {
+  Population p;
+  p.apply(settings_of(table_space()).to_json());
+  p.apply(start_line(2, 0));
+  const RandomSearch method;
+  const Job first = next_job(p, method, 0, {.networks = 1}, 1), second = next_job(p, method, 1, {.networks = 1}, 1);
+  ASSERT_NE(first.key, second.key);
+  p.apply(first.line);
+  EXPECT_TRUE(claimed(p, first, 0).has_value());
+  p.apply(second.line);
+  EXPECT_FALSE(claimed(p, second, 1).has_value());
+  EXPECT_EQ(p.all().size(), 1u);
+  p.apply(next_job(p, method, 1, {.networks = 2}, 2).line);  // resumed with more networks
+  EXPECT_EQ(p.all().size(), 2u);
+}
+
 /// A worker that is silent for longer than the lease has lost its training.
 TEST(Population, Lease) {
   Settings s = settings_of(table_space());
