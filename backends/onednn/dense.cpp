@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <optional>
 
 #include "backends/onednn/gemm.hpp"
+#include "backends/onednn/small_gemm.hpp"
 #include "backends/onednn/weighted.hpp"
 #include "engine/ops/dense.hpp"
 
@@ -43,20 +45,33 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
                                                              attributes(), true);
         });
     if (d.training && d.src.dtype == DType::f32) make_gemms();
+    make_small_gemms();
   }
 
   std::string name(Verb v) const override {
+    if (small(v)) return "small_gemm";
     const Gemm* p = gemm(v);
     return p ? p->name() : Weighted::name(v);
   }
   std::size_t scratch_bytes(Verb v) const override {
+    if (const SmallGemm* p = small(v)) return p->scratch_bytes();
     const Gemm* p = gemm(v);
     return p ? p->all_scratch_bytes() : Weighted::scratch_bytes(v);
   }
 
+  void forward(const ops::Dense::Forward<ops::Tensors>& args) override {
+    const SmallGemm* p = small(Verb::forward);
+    if (!p) return Weighted::forward(args);
+    const auto& [src, weights, bias, dst, scratch] = args;
+    p->run(src.data<float>(), weights.data<float>(), d_.params.bias ? bias.data<float>() : nullptr, alpha(),
+           dst.data<float>(), scratch.raw());
+  }
+
   void backward_data(const ops::Dense::BackwardData<ops::Tensors>& args) override {
     const auto& [diff_dst, weights, diff_src, scratch] = args;
-    if (data_)
+    if (const SmallGemm* p = small(Verb::backward_data))
+      p->run(diff_dst.data<float>(), weights.data<float>(), nullptr, 1, diff_src.data<float>(), scratch.raw());
+    else if (data_)
       data_.pack_and_run(diff_dst, weights, diff_src, scratch.raw());
     else
       Weighted::backward_data(args);
@@ -64,8 +79,12 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
 
   void backward_weights(const ops::Dense::BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
-    if (!weights_) return Weighted::backward_weights(args);
-    weights_.pack_and_run({diff_dst.desc().transposed(), diff_dst.raw()}, src, diff_weights, scratch.raw());
+    if (const SmallGemm* p = small(Verb::backward_weights))
+      p->run(diff_dst.data<float>(), src.data<float>(), nullptr, 1, diff_weights.data<float>(), scratch.raw());
+    else if (weights_)
+      weights_.pack_and_run({diff_dst.desc().transposed(), diff_dst.raw()}, src, diff_weights, scratch.raw());
+    else
+      return Weighted::backward_weights(args);
     if (d_.params.bias) column_sums(diff_dst.data<float>(), d_.dst.shape[0], d_.dst.shape[1], diff_bias.data<float>());
   }
 
@@ -97,7 +116,47 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
     weights_ = Gemm(library_, y.transposed(), x, w, 1);
   }
 
+  const SmallGemm* small(Verb v) const {
+    const auto& p = small_[static_cast<std::size_t>(v)];
+    return p ? &*p : nullptr;
+  }
+
+  /// Factor of negative results.
+  float alpha() const {
+    switch (d_.params.activation.kind) {
+      case ops::EltwiseKind::relu:
+        return 0;
+      case ops::EltwiseKind::leaky_relu:
+        return d_.params.activation.alpha;
+      default:
+        return 1;
+    }
+  }
+
+  /// For small plain f32 operands.
+  void make_small_gemms() {
+    using enum ops::Role;
+    const std::int64_t n = d_.src.shape[0], in = d_.src.shape[1], out = d_.dst.shape[1];
+    const auto offer = [&](Verb v, std::initializer_list<Role> roles, const SmallGemm& g) {
+      const bool plain = std::ranges::all_of(roles, [&](Role r) {
+        const Shape shape = r == weights || r == diff_weights ? d_.weights.shape
+                            : r == dst || r == diff_dst       ? d_.dst.shape
+                                                              : d_.src.shape;
+        return layout(v, r).is_plain(shape);
+      });
+      if (plain && g.is_small()) small_[static_cast<std::size_t>(v)] = g;
+    };
+    if (d_.src.dtype != DType::f32) return;
+    const auto kind = d_.params.activation.kind;
+    if (kind == ops::EltwiseKind::identity || kind == ops::EltwiseKind::relu || kind == ops::EltwiseKind::leaky_relu)
+      offer(Verb::forward, {src, weights, dst}, {n, out, in, in, 1, true});
+    if (!d_.training) return;
+    if (d_.diff_src) offer(Verb::backward_data, {diff_dst, weights, diff_src}, {n, in, out, out, 1, false});
+    offer(Verb::backward_weights, {src, diff_dst, diff_weights}, {out, in, n, 1, out, false});
+  }
+
   Gemm data_, weights_;
+  std::optional<SmallGemm> small_[3];  ///< by the number of the verb
 };
 
 }  // namespace

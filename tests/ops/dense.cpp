@@ -27,6 +27,8 @@ std::vector<DenseCase> dense_cases() {
       {"blocks", "multiples of 16", 16, 64, 32, {true, {ops::EltwiseKind::relu, 0, 0}}},
       {"no_bias", "", 2, 17, 16, {false, leaky}},
       {"wide", "CosmoFlow's first dense layer at 64^3", 2, 4096, 24, {true, leaky}},
+      {"hidden", "of a small network", 32, 64, 64, {true, {ops::EltwiseKind::relu, 0, 0}}},
+      {"ragged", "no multiples of 8", 31, 41, 29, {true, {ops::EltwiseKind::relu, 0, 0}}},
       {"tall", "more rows than columns", 65, 3, 7, {true, {ops::EltwiseKind::sigmoid, 0, 0}}},
   };
 }
