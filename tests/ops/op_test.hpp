@@ -94,12 +94,14 @@ class OpTest : public ::testing::Test {
       declined_ += fmt::format("{}{}: {}", declined_.empty() ? "" : "; ", ops::description_of(desc), why);
     } else {
       EXPECT_FALSE(op->name(ops::Verb::forward).empty());
-      backend_ = op->backend();
-      packs_ = false;
-      for (const auto verb : {ops::Verb::forward, ops::Verb::backward_data, ops::Verb::backward_weights})
-        packs_ = packs_ || (backend_ == "onednn" && op->name(verb).find("gemm:") != std::string::npos) ||
+      EXPECT_FALSE(op->backend().empty());
+      packs_ = calls_onednn_ = false;
+      for (const auto verb : {ops::Verb::forward, ops::Verb::backward_data, ops::Verb::backward_weights}) {
+        const bool by_onednn = op->backend_of(verb) == "onednn";  // of "mix", each verb may be another backend's
+        calls_onednn_ = calls_onednn_ || by_onednn;
+        packs_ = packs_ || (by_onednn && op->name(verb).find("gemm:") != std::string::npos) ||
                  op->name(verb).starts_with("kokkos_kernels:");
-      EXPECT_FALSE(backend_.empty());
+      }
     }
     return op;
   }
@@ -159,7 +161,7 @@ class OpTest : public ::testing::Test {
     if (packs_) return std::numeric_limits<std::int64_t>::max();
     if (!context_->device().bus_id().empty())
       return std::int64_t{1} << 20;  // a GPU's kernel is loaded at its first launch
-    return calls_ * (backend_ == "kokkos" ? 16 * 1024 : 64 * 1024);
+    return calls_ * (calls_onednn_ ? 64 * 1024 : 16 * 1024);
   }
   /// A call of the primitive makes at most so many calls of others.
   void allow_calls(std::int64_t count) { calls_ = count; }
@@ -208,8 +210,8 @@ class OpTest : public ::testing::Test {
         << what << ": " << to_string(operands[result].role) << " differs in place";
   }
 
-  std::string name_, declined_, backend_;
-  bool packs_ = false;
+  std::string name_, declined_;
+  bool packs_ = false, calls_onednn_ = false;
   std::int64_t calls_ = 1;
   Context* context_ = nullptr;
 };
