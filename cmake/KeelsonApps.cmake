@@ -1,6 +1,6 @@
 # apps/common is the library keelson_app. apps/<name>/ with a main.cpp is the program keelson-<name>; its other sources
 # are the library keelson_app_<name>, so that tests can link them. What others use too is in libraries of its own, which
-# are installed: readers and generators of the programs' data.
+# are installed: readers and generators of the programs' data, and the trainings of searches.
 
 # Options, texts and reports take no time that matters, and most of what they include is templates: they compile in half of
 # the time without the optimizer's later passes. Readers and generators of data are optimized as the engine is.
@@ -10,35 +10,47 @@ function(keelson_compile_fast target)
   endif()
 endfunction()
 
-keelson_library(keelson_app apps/common
-  PUBLIC keelson_nets keelson_backends keelson_comm nlohmann_json::nlohmann_json PRIVATE CLI11::CLI11 ${CMAKE_DL_LIBS})
-keelson_compile_fast(keelson_app)
-
-# keelson_app_data(<target> <folders below apps>... [LINK <lib>...])
+# keelson_app_data(<target> <folders below apps>... [FILES <files below apps, without .cpp and .hpp>...] [LINK <lib>...])
 set(KEELSON_APP_DATA)
 set(data_folders)
+set(data_files)
 function(keelson_app_data target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FILES;LINK")
   set(sources)
   foreach(folder IN LISTS arg_UNPARSED_ARGUMENTS)
     file(GLOB_RECURSE found CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/${folder}/*.cpp)
     list(APPEND sources ${found})
   endforeach()
+  foreach(file IN LISTS arg_FILES)
+    if(EXISTS ${PROJECT_SOURCE_DIR}/apps/${file}.cpp)
+      list(APPEND sources ${PROJECT_SOURCE_DIR}/apps/${file}.cpp)
+    endif()
+  endforeach()
   keelson_library(${target} apps SOURCES ${sources} PUBLIC keelson_engine PRIVATE ${arg_LINK})
   set(KEELSON_APP_DATA ${KEELSON_APP_DATA} ${target} PARENT_SCOPE)
   set(data_folders ${data_folders} ${arg_UNPARSED_ARGUMENTS} PARENT_SCOPE)
+  set(data_files ${data_files} ${arg_FILES} PARENT_SCOPE)
 endfunction()
 
+set(json $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+keelson_app_data(keelson_app_base FILES common/folder_lock common/report/svg_plot common/report/report_style LINK ${json})
 keelson_app_data(keelson_cosmoflow_data cosmoflow/data)
 keelson_app_data(keelson_cosmoflow_universe cosmoflow/universe LINK FFTW3::double FFTW3::float)
 keelson_app_data(keelson_lm_data lm/text lm/source)
 keelson_app_data(keelson_climate_data climate/data climate/weather climate/heuristics LINK FFTW3::double)
+keelson_app_data(keelson_search_training search/training search/page LINK keelson_search keelson_app_base ${json})
 set(parts_of_cosmoflow keelson_cosmoflow_data keelson_cosmoflow_universe)
 set(parts_of_lm keelson_lm_data)
 set(parts_of_climate keelson_climate_data)
 set(parts_of_bench keelson_cosmoflow_data)
-set(parts_of_search keelson_search)
+set(parts_of_search keelson_search keelson_search_training)
 list(JOIN data_folders "|" data_pattern)
+list(JOIN data_files "|" data_files_pattern)
+
+keelson_library(keelson_app apps/common EXCLUDE "/apps/(${data_files_pattern})\\.cpp$"
+  PUBLIC keelson_app_base keelson_nets keelson_backends keelson_comm nlohmann_json::nlohmann_json
+  PRIVATE CLI11::CLI11 ${CMAKE_DL_LIBS})
+keelson_compile_fast(keelson_app)
 
 set(KEELSON_APP_PROGRAMS)
 file(GLOB mains CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/apps/*/main.cpp)

@@ -1,6 +1,6 @@
-# The installed package: find_package(keelson) gives keelson::engine, comm, nets, backends and insitu, and, with the programs, the
-# readers and generators of their data (keelson::cosmoflow_data ...). Programs find shared libraries in lib/ beside them,
-# where the archive has them, else where they were linked.
+# The installed package: find_package(keelson) gives keelson::engine, comm, nets, search, backends and insitu, and, with
+# the programs, the readers and generators of their data (keelson::cosmoflow_data ...) and keelson::search_training.
+# Programs find shared libraries in lib/ beside them, where the archive has them, else where they were linked.
 include(CMakePackageConfigHelpers)
 
 get_property(backends GLOBAL PROPERTY KEELSON_BACKENDS)
@@ -24,6 +24,10 @@ endforeach()
 foreach(folder IN LISTS data_folders)
   install(DIRECTORY apps/${folder}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/apps/${folder}
     FILES_MATCHING PATTERN "*.hpp" PATTERN detail EXCLUDE)
+endforeach()
+foreach(file IN LISTS data_files)
+  cmake_path(GET file PARENT_PATH folder)
+  install(FILES apps/${file}.hpp DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson/apps/${folder})
 endforeach()
 install(FILES insitu/keelson/insitu.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/keelson)
 if(TARGET keelson_insitu_fortran)  # the source, too: other compilers cannot read a module

@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "apps/common/subcommand.hpp"
-#include "apps/search/search_folder.hpp"
 #include "apps/search/source_text.hpp"
 #include "apps/search/subcommands.hpp"
-#include "apps/search/train_network.hpp"
+#include "apps/search/training/search_folder.hpp"
+#include "apps/search/training/train_network.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/onnx/export.hpp"

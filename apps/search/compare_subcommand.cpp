@@ -10,8 +10,8 @@
 #include "apps/common/report/svg_plot.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/search/compare_methods.hpp"
-#include "apps/search/search_folder.hpp"
 #include "apps/search/subcommands.hpp"
+#include "apps/search/training/search_folder.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 

@@ -5,10 +5,10 @@
 
 #include "apps/common/device_options.hpp"
 #include "apps/common/subcommand.hpp"
-#include "apps/search/search_data.hpp"
-#include "apps/search/search_folder.hpp"
+#include "apps/search/data_options.hpp"
 #include "apps/search/subcommands.hpp"
-#include "apps/search/train_network.hpp"
+#include "apps/search/training/search_folder.hpp"
+#include "apps/search/training/train_network.hpp"
 #include "engine/base/counted.hpp"
 #include "search/log/lines.hpp"
 #include "search/method/method.hpp"

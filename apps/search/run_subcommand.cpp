@@ -9,18 +9,16 @@
 #include <optional>
 
 #include "apps/common/device_options.hpp"
-#include "apps/common/folder_lock.hpp"
 #include "apps/common/subcommand.hpp"
-#include "apps/search/search_data.hpp"
-#include "apps/search/search_folder.hpp"
-#include "apps/search/search_report.hpp"
+#include "apps/search/data_options.hpp"
+#include "apps/search/page/search_report.hpp"
 #include "apps/search/subcommands.hpp"
-#include "apps/search/worker_group.hpp"
+#include "apps/search/training/search_folder.hpp"
+#include "apps/search/training/search_run.hpp"
+#include "apps/search/training/train_network.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/counted.hpp"
-#include "engine/base/fnv1a.hpp"
 #include "engine/base/interrupt.hpp"
-#include "engine/base/process.hpp"
 #include "engine/base/ranks.hpp"
 
 namespace keelson::search {
@@ -105,71 +103,43 @@ Settings settings_of(const RunOptions& o, const SearchData& data) {
   return s;
 }
 
-/// The folder's lock, on rank 0. Refuses a folder with a search that is not to be continued.
-std::unique_ptr<app::FolderLock> lock_folder(const RunOptions& o, Communicator& world, bool anew) {
-  std::unique_ptr<app::FolderLock> lock;
+/// Holds the folder of a new search. Refuses one that has a search, unless it is to be removed.
+std::unique_ptr<app::FolderLock> hold_new_folder(const RunOptions& o, Communicator& world) {
+  const SearchFolder folder{o.out};
+  auto lock = hold_folder(folder, world);
   on_first_rank(&world, [&] {
-    const SearchFolder folder{o.out};
-    app::FolderLock::check(o.out);
-    if (anew && !o.overwrite && std::filesystem::exists(folder.log()))
+    if (!o.overwrite && std::filesystem::exists(folder.log()))
       refuse(
           "{}: holds a search; keelson-search resume {} goes on with it, --overwrite removes it, --out names another "
           "folder",
           o.out, o.out);
-    lock = std::make_unique<app::FolderLock>(o.out);
-    if (anew) {
-      std::filesystem::remove(folder.log());
-      std::filesystem::remove_all(folder.path / "networks");
-    }
   });
   return lock;
-}
-
-/// The first slot of workers that join a search: apart from those of other jobs.
-int slot_of_new_workers(Communicator& world) {
-  const Process process = Process::current();
-  constexpr std::uint64_t slots = 4096;  // of a job; population.seen() leaves 24 bits
-  auto slot = static_cast<std::int64_t>(
-      slots * (1 + Digest().add(process.host).add(process.number).add(process.started).value() % (slots - 1)));
-  world.broadcast(&slot, sizeof slot, 0);
-  return static_cast<int>(slot);
 }
 
 /// Runs workers on the log of the folder until the budget is used up.
 ExitCode run_workers(const RunOptions& o, const SearchData& data, app::Launch& launch, bool adds_workers) {
   Communicator& world = launch.world;
-  const SearchFolder folder{o.out};
-  SearchLog log(folder.log(), true);
-  Population population;
-  log.read_new([&](const std::string& line) { population.apply(line); });
-  if (world.rank() == 0) note_broken_lines(log);
-  if (!population.begun()) refuse("{}: the log has no first line", folder.log().string());
-  const Settings& settings = population.settings();
-  if (settings.data != fmt::format("{:016x}", data.digest()))
-    refuse("{}: the data are not those with which the search began: {}", o.out, data.describe());
+  SearchRun search(SearchFolder{o.out}, data, world);
+  const Settings& settings = search.settings();
   std::optional<Genome> start;
   if (!o.start.empty()) start = parse_genome(text_of(o.start), settings.space);
   const auto method = make_method(settings.method, settings.space, std::move(start));
   app::DeviceSession device = app::open_device(o.device, launch);
-  WorkerGroup group(world, *device.ranks, o.ranks_per_network);
-  if (world.rank() == 0) {
-    fmt::print("{}\n{}; {}\n{} by {}; {} epochs, {}\n", data.describe(), launch.machine, device.context->describe(),
-               counted(group.count(), "worker"), settings.method, settings.epochs,
-               settings.rungs() == 1
-                   ? "no early stopping"
-                   : fmt::format("the first of {} rungs after {}", settings.rungs(), settings.first_epochs));
+  const auto tell = [](const std::string& line) {
+    fmt::print("{}\n", line);
     std::fflush(stdout);
-    if (!adds_workers)
-      log.append(start_line(group.count(), seconds_since_1970()),
-                 [&](const std::string& line) { population.apply(line); });
-  }
-  world.barrier();
+  };
+  if (world.rank() == 0) tell(fmt::format("{}\n{}; {}", data.describe(), launch.machine, device.context->describe()));
   Interrupt::install("keelson-search: ends after the current steps; keelson-search resume goes on");
-  const NetworkTrainer trainer{settings,      data,  *device.context,
-                               group.ranks(), o.out, [] { return Interrupt::requested(); }};
-  const Budget budget{o.networks, o.time_limit > 0 ? seconds_since_1970() + o.time_limit : 0};
-  const auto times = group.work({log, population, *method, trainer, budget,
-                                 adds_workers ? slot_of_new_workers(world) : 0, o.keep, world.rank() == 0});
+  const auto times = search.work(*device.context, *device.ranks, *method,
+                                 {.networks = o.networks,
+                                  .seconds = o.time_limit,
+                                  .ranks_per_network = o.ranks_per_network,
+                                  .keep = o.keep,
+                                  .joins = adds_workers,
+                                  .interrupted = [] { return Interrupt::requested(); },
+                                  .tell = tell});
   if (world.rank() == 0 && times.all > 0)
     fmt::print("this worker trained {:.1f} % of its {:.1f} s: {}\n", 100 * times.trained / times.all, times.all,
                counted(times.trainings, "training"));
@@ -198,10 +168,8 @@ void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) 
 ExitCode run(RunOptions& o, app::Launch& launch) {
   const SearchData data(o.data, &launch.world);
   const Settings settings = settings_of(o, data);
-  const auto lock = lock_folder(o, launch.world, true);
-  on_first_rank(&launch.world, [&] {
-    SearchLog(SearchFolder{o.out}.log(), true).append(settings.to_json(), [](const std::string&) {});
-  });
+  const auto lock = hold_new_folder(o, launch.world);
+  begin_search(SearchFolder{o.out}, settings, launch.world);
   const ExitCode code = run_workers(o, data, launch, false);
   conclude(o, data, launch);
   return code;
@@ -216,7 +184,7 @@ ExitCode resume(RunOptions& o, const std::vector<std::string>& folders, app::Lau
   o.subcommand->fill(config, SearchFolder{o.out}.log().string());
   const SearchData data(o.data, &launch.world);
   std::unique_ptr<app::FolderLock> lock;
-  if (!o.join) lock = lock_folder(o, launch.world, false);
+  if (!o.join) lock = hold_folder(SearchFolder{o.out}, launch.world);
   const ExitCode code = run_workers(o, data, launch, o.join);
   if (!o.join) conclude(o, data, launch);
   return code;

@@ -4,9 +4,9 @@
 #include <memory>
 
 #include "apps/common/subcommand.hpp"
-#include "apps/search/search_folder.hpp"
-#include "apps/search/search_report.hpp"
+#include "apps/search/page/search_report.hpp"
 #include "apps/search/subcommands.hpp"
+#include "apps/search/training/search_folder.hpp"
 #include "engine/base/error.hpp"
 #include "search/run/worker.hpp"
 

@@ -1,4 +1,4 @@
-#include "apps/search/search_folder.hpp"
+#include "apps/search/training/search_folder.hpp"
 
 #include <fmt/format.h>
 

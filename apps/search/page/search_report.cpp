@@ -1,4 +1,4 @@
-#include "apps/search/search_report.hpp"
+#include "apps/search/page/search_report.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_plot.hpp"
-#include "apps/search/draw_network.hpp"
+#include "apps/search/page/draw_network.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 

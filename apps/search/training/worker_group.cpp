@@ -1,14 +1,11 @@
-#include "apps/search/worker_group.hpp"
-
-#include <fmt/format.h>
+#include "apps/search/training/worker_group.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <set>
 #include <string>
 
-#include "apps/search/search_folder.hpp"
+#include "apps/search/training/search_folder.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::search {
@@ -23,10 +20,11 @@ std::string shared_text(Communicator& ranks, std::string text) {
   return text;
 }
 
-/// Prints the state of the search from time to time.
+/// Tells the state of the search from time to time.
 class Progress {
  public:
-  void tell(const Population& population) {
+  explicit Progress(const std::function<void(const std::string&)>& tell) : tell_(tell) {}
+  void see(const Population& population) {
     using namespace std::chrono;
     const auto now = steady_clock::now();
     const auto best = population.best(1);
@@ -34,11 +32,11 @@ class Progress {
     if (first == best_ && now - last_ < seconds(15)) return;
     best_ = first;
     last_ = now;
-    fmt::print("{}\n", state_of(population));
-    std::fflush(stdout);
+    tell_(state_of(population));
   }
 
  private:
+  const std::function<void(const std::string&)>& tell_;
   std::int64_t best_ = -1;
   std::chrono::steady_clock::time_point last_;
 };
@@ -83,13 +81,13 @@ void WorkerGroup::follow(const NetworkTrainer& trainer, const Space& space) cons
 
 WorkerTimes WorkerGroup::lead(const Work& work) const {
   const Space& space = work.population.settings().space;
-  Progress progress;
+  Progress progress(work.tell);
   WorkerTask task{work.log, work.population, work.method, work.first_slot + number_, work.budget};
   task.train = [&](const Individual& i, int rung) { return train_together(work.trainer, i, rung, space); };
   task.interrupted = work.trainer.interrupted;
   task.tell = [&](const Population& population) {
     remove_checkpoints(population, work.trainer, work.keep);
-    if (work.speaks) progress.tell(population);
+    if (work.tell) progress.see(population);
   };
   const WorkerTimes times = search::work(task);
   if (ranks_) shared_text(ranks_->on_host(), "");

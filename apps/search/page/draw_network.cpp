@@ -1,4 +1,4 @@
-#include "apps/search/draw_network.hpp"
+#include "apps/search/page/draw_network.hpp"
 
 #include <fmt/format.h>
 

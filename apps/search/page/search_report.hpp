@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "apps/search/search_folder.hpp"
+#include "apps/search/training/search_folder.hpp"
 
 namespace keelson::search {
 

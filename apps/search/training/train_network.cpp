@@ -1,4 +1,4 @@
-#include "apps/search/train_network.hpp"
+#include "apps/search/training/train_network.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -94,6 +94,7 @@ Result NetworkTrainer::train(std::int64_t id, const Genome& genome, int rung) co
   TrainerOptions t;
   t.network = name_of(id);
   t.texts["genome"] = to_json(genome, settings.space);
+  t.texts["scaling"] = data.scaling();
   t.batch = batch_of(plan, data.training(), ranks == nullptr ? 1 : ranks->size());
   t.epochs = static_cast<std::int64_t>(std::llround(settings.epochs_of(rung)));
   t.seed = seed_of(settings, id);

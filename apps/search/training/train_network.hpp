@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "apps/search/search_data.hpp"
+#include "apps/search/training/search_data.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/ops/context.hpp"
 #include "search/log/population.hpp"

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 
-#include "apps/search/train_network.hpp"
+#include "apps/search/training/train_network.hpp"
 #include "engine/base/communicator.hpp"
 #include "search/log/search_log.hpp"
 #include "search/run/worker.hpp"
@@ -27,9 +29,10 @@ class WorkerGroup {
     const Method& method;
     const NetworkTrainer& trainer;
     Budget budget;
-    int first_slot = 0;   ///< of the first group
-    int keep = 5;         ///< networks whose checkpoints are kept
-    bool speaks = false;  ///< prints the progress
+    int first_slot = 0;  ///< of the first group
+    int keep = 5;        ///< networks whose checkpoints are kept
+    /// Called from time to time with a line that says how far the search is; may be empty.
+    std::function<void(const std::string&)> tell = {};
   };
   /// The loop of the worker, on all ranks of the group. On ranks that do not lead the times are 0.
   WorkerTimes work(const Work& work) const;

@@ -1,7 +1,10 @@
-#include "apps/search/search_data.hpp"
+#include "apps/search/training/search_data.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "engine/base/error.hpp"
@@ -57,6 +60,35 @@ std::optional<float> number_for_missing(const std::string& text) {
   return number;
 }
 
+/// Whether the table's target is a class: names, or few whole numbers.
+bool has_classes_in_table(const std::string& path, TableOptions options, Communicator* world) {
+  if (options.targets.size() > 1) return false;
+  options.classes = options.standardise = false;
+  std::unique_ptr<const TableDataset> table;
+  try {
+    table = std::make_unique<TableDataset>(path, options, world);
+  } catch (const InputError&) {  // names, or a fault of the table, which then also the second reading finds
+    return true;
+  }
+  constexpr std::size_t most_classes = 100;
+  bool whole = true;
+  std::set<float> different;
+  for_each_target<float>(*table, [&](const float* y) {
+    whole = whole && *y >= 0 && std::floor(*y) == *y;
+    if (whole && different.size() <= most_classes) different.insert(*y);
+  });
+  return whole && different.size() <= most_classes;
+}
+
+/// Whether the array of the targets holds whole numbers, in the first of the files.
+bool has_classes_in_array(const std::string& path, const std::string& y) {
+  const bool is_file = y.ends_with(".npy");
+  const auto files = find_files(is_file ? (std::filesystem::path(path) / y).string() : path, array_forms());
+  const auto file = ArrayFile::open(files.front());
+  const auto type = file->info(is_file ? file->names().front() : y).type;
+  return type != hdf5::Type::f16 && type != hdf5::Type::f32 && type != hdf5::Type::f64;
+}
+
 ArrayLayout layout_of(const std::string& name) {
   return name == "channels-last" ? ArrayLayout::channels_last
          : name == "none"        ? ArrayLayout::none
@@ -73,52 +105,42 @@ bool names_tables(const std::string& path) {
 
 }  // namespace
 
-void declare(DataOptions& o, app::Subcommand& v) {
-  v.option_without_default(
-       "--data", o.data,
-       "Labelled data: a file, a folder or a pattern. Tables (CSV, Parquet) have a sample in each row; "
-       "arrays (HDF5, NetCDF, NumPy) have the samples along their first dimension",
-       "PATH")
-      .stored();
-  v.option_without_default("--validation", o.validation,
-                           "Data that choose between networks; by default a part of --data", "PATH")
-      .stored();
-  v.option_without_default("--test", o.test, "Data on which the best network is evaluated at the end", "PATH").stored();
-  v.option("--holdout", o.holdout, "Part of --data that is held out for validation, at random", "PART")
-      .between(0.01, 0.9)
-      .stored();
-  v.option("--split-seed", o.split_seed, "Seed of the held-out part", "N").stored();
-  v.flag("--classes", o.classes, "The target is a class, not a number").stored();
-  v.option_without_default("--target", o.targets, "Columns of a table to predict; default: the last one", "COLUMN,...")
-      .comma_separated()
-      .stored();
-  v.option_without_default("--features", o.features, "Columns of a table to read; default: all others", "COLUMN,...")
-      .comma_separated()
-      .stored();
-  v.option("--x", o.x, "Array of what the networks read", "NAME").stored();
-  v.option("--y", o.y, "Array of what the networks predict", "NAME").stored();
-  v.option("--layout", o.layout, "Where the channels of a sample are in --x")
-      .one_of({"channels-last", "channels-first", "none"})
-      .stored();
-  v.flag("--one-per-file", o.one_per_file, "Each file of arrays is one sample").stored();
-  v.option_without_default("--missing", o.missing,
-                           "Number in the place of missing values of x; default: they are refused", "NUMBER")
-      .stored();
-}
-
 SearchData::SearchData(const DataOptions& o, Communicator* world) {
-  with_classes_ = o.classes;
   open(o, world);
   if (!o.validation.empty()) validation_ = open_another(o.validation, world);
   if (!o.test.empty()) test_ = open_another(o.test, world);
+  divide(o);
+}
+
+SearchData::SearchData(std::shared_ptr<const Dataset> data, std::shared_ptr<const Dataset> validation,
+                       const DataOptions& o) {
+  for (const auto& part : {data, validation}) {
+    if (!part) continue;
+    const auto& fields = part->fields();
+    if (fields.size() != 2 || fields[0].name != "x" || fields[1].name != "y" || fields[0].dtype != DType::f32)
+      refuse("{}: a search needs the fields x (f32) and y, in this order", part->describe());
+    if (fields[1].dtype != data->fields()[1].dtype || !(fields[0].shape == data->fields()[0].shape))
+      refuse("{}: the validation data have other shapes or types than {}", part->describe(), data->describe());
+  }
+  with_classes_ = data->fields()[1].dtype == DType::s32;
+  if (!o.deduce_classes && o.classes != with_classes_)
+    refuse("{}: y is {}. Expected {}", data->describe(), to_string(data->fields()[1].dtype),
+           o.classes ? "s32, the numbers of classes" : "f32, numbers to predict");
+  whole_ = keep(std::move(data));
+  if (validation) validation_ = keep(std::move(validation));
+  divide(o);
+}
+
+/// Holds validation data out if there are none, and prepares the targets.
+void SearchData::divide(const DataOptions& o) {
   training_ = whole_;
   if (validation_ == nullptr) {
     Split split = split_at_random(whole_->size(), o.holdout, o.split_seed);
     if (split.part.empty() || split.rest.empty())
       refuse("{}: too few samples to hold out {} of them for validation; give more data, or --validation",
              whole_->describe(), o.holdout);
-    training_ = keep(std::make_unique<SubsetDataset>(*whole_, std::move(split.rest)));
-    validation_ = keep(std::make_unique<SubsetDataset>(*whole_, std::move(split.part)));
+    training_ = keep(std::make_shared<SubsetDataset>(*whole_, std::move(split.rest)));
+    validation_ = keep(std::make_shared<SubsetDataset>(*whole_, std::move(split.part)));
   }
   if (with_classes_)
     count_classes();
@@ -128,23 +150,29 @@ SearchData::SearchData(const DataOptions& o, Communicator* world) {
 
 SearchData::~SearchData() = default;
 
-const Dataset* SearchData::keep(std::unique_ptr<const Dataset> dataset) {
+const Dataset* SearchData::keep(std::shared_ptr<const Dataset> dataset) {
   kept_.push_back(std::move(dataset));
   return kept_.back().get();
+}
+
+void SearchData::open_table(const DataOptions& o, Communicator* world) {
+  TableOptions t;
+  t.targets = o.targets;
+  t.features = o.features;
+  t.standardise = true;
+  t.missing = number_for_missing(o.missing);
+  with_classes_ = t.classes = o.deduce_classes ? has_classes_in_table(o.data, t, world) : o.classes;
+  auto table = std::make_shared<TableDataset>(o.data, t, world);
+  classes_ = table->classes();
+  x_means_ = table->means();
+  x_deviations_ = table->deviations();
+  whole_ = keep(std::move(table));
 }
 
 void SearchData::open(const DataOptions& o, Communicator* world) {
   table_ = names_tables(o.data);
   if (table_) {
-    TableOptions t;
-    t.targets = o.targets;
-    t.features = o.features;
-    t.classes = o.classes;
-    t.standardise = true;
-    t.missing = number_for_missing(o.missing);
-    auto table = std::make_unique<TableDataset>(o.data, t, world);
-    classes_ = table->classes();
-    whole_ = keep(std::move(table));
+    open_table(o, world);
     return;
   }
   if (!o.targets.empty() || !o.features.empty())
@@ -154,15 +182,19 @@ void SearchData::open(const DataOptions& o, Communicator* world) {
   a.y = o.y;
   a.layout = layout_of(o.layout);
   a.one_per_file = o.one_per_file;
-  a.classes = o.classes;
+  with_classes_ = a.classes = o.deduce_classes ? has_classes_in_array(o.data, o.y) : o.classes;
   a.standardise = true;
   a.missing = number_for_missing(o.missing);
-  whole_ = keep(std::make_unique<ArrayFileDataset>(o.data, a, world));
+  auto arrays = std::make_shared<ArrayFileDataset>(o.data, a, world);
+  x_means_ = arrays->means();
+  x_deviations_ = arrays->deviations();
+  layout_ = o.layout;
+  whole_ = keep(std::move(arrays));
 }
 
 const Dataset* SearchData::open_another(const std::string& path, Communicator* world) {
-  if (table_) return keep(std::make_unique<TableDataset>(path, dynamic_cast<const TableDataset&>(*whole_), world));
-  return keep(std::make_unique<ArrayFileDataset>(path, dynamic_cast<const ArrayFileDataset&>(*whole_), "", world));
+  if (table_) return keep(std::make_shared<TableDataset>(path, dynamic_cast<const TableDataset&>(*whole_), world));
+  return keep(std::make_shared<ArrayFileDataset>(path, dynamic_cast<const ArrayFileDataset&>(*whole_), "", world));
 }
 
 void SearchData::count_classes() {
@@ -200,7 +232,7 @@ void SearchData::standardise_targets() {
     deviations_.push_back(deviation > 0 ? deviation : 1);
   }
   for (const Dataset** part : {&training_, &validation_, &test_})
-    if (*part != nullptr) *part = keep(std::make_unique<StandardisedTargets>(**part, means_, deviations_));
+    if (*part != nullptr) *part = keep(std::make_shared<StandardisedTargets>(**part, means_, deviations_));
 }
 
 Space SearchData::space() const { return Space::of(training_->fields()[0].shape, outputs_, with_classes_); }
@@ -217,6 +249,14 @@ std::uint64_t SearchData::digest() const {
   Digest digest;
   for (const Dataset* part : {training_, validation_, test_}) digest.add(part == nullptr ? 0 : part->digest());
   return digest.value();
+}
+
+std::string SearchData::scaling() const {
+  return nlohmann::json{{"x", {{"means", x_means_}, {"deviations", x_deviations_}}},
+                        {"y", {{"means", means_}, {"deviations", deviations_}}},
+                        {"classes", classes_},
+                        {"layout", layout_}}
+      .dump();
 }
 
 }  // namespace keelson::search

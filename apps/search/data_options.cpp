@@ -1,0 +1,38 @@
+#include "apps/search/data_options.hpp"
+
+namespace keelson::search {
+
+void declare(DataOptions& o, app::Subcommand& v) {
+  v.option_without_default(
+       "--data", o.data,
+       "Labelled data: a file, a folder or a pattern. Tables (CSV, Parquet) have a sample in each row; "
+       "arrays (HDF5, NetCDF, NumPy) have the samples along their first dimension",
+       "PATH")
+      .stored();
+  v.option_without_default("--validation", o.validation,
+                           "Data that choose between networks; by default a part of --data", "PATH")
+      .stored();
+  v.option_without_default("--test", o.test, "Data on which the best network is evaluated at the end", "PATH").stored();
+  v.option("--holdout", o.holdout, "Part of --data that is held out for validation, at random", "PART")
+      .between(0.01, 0.9)
+      .stored();
+  v.option("--split-seed", o.split_seed, "Seed of the held-out part", "N").stored();
+  v.flag("--classes", o.classes, "The target is a class, not a number").stored();
+  v.option_without_default("--target", o.targets, "Columns of a table to predict; default: the last one", "COLUMN,...")
+      .comma_separated()
+      .stored();
+  v.option_without_default("--features", o.features, "Columns of a table to read; default: all others", "COLUMN,...")
+      .comma_separated()
+      .stored();
+  v.option("--x", o.x, "Array of what the networks read", "NAME").stored();
+  v.option("--y", o.y, "Array of what the networks predict", "NAME").stored();
+  v.option("--layout", o.layout, "Where the channels of a sample are in --x")
+      .one_of({"channels-last", "channels-first", "none"})
+      .stored();
+  v.flag("--one-per-file", o.one_per_file, "Each file of arrays is one sample").stored();
+  v.option_without_default("--missing", o.missing,
+                           "Number in the place of missing values of x; default: they are refused", "NUMBER")
+      .stored();
+}
+
+}  // namespace keelson::search
