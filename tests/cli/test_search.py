@@ -110,6 +110,12 @@ class Searches(Case):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("2 numbers to predict", done.stdout)
         self.complete(6)
+        numpy.savez(self.folder / "one.npz", x=x, y=x.mean((1, 2, 3)))  # (samples)
+        done = PROGRAM.run("run", "--data", self.folder / "one.npz", "--out", self.out, "--networks", 2, "--epochs", 1,
+                           "--space", small, "--overwrite", env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("1 number to predict", done.stdout)
+        self.complete(2)
 
     def start(self, *words):
         output = open(self.folder / f"output-{time.monotonic()}", "w")

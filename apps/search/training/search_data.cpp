@@ -33,13 +33,15 @@ void for_each_target(const Dataset& data, const Use& use) {
   }
 }
 
-/// A data set whose targets have mean 0 and deviation 1.
+/// A data set whose targets have mean 0 and deviation 1: y (targets), whatever its shape was.
 class StandardisedTargets final : public Dataset {
  public:
   StandardisedTargets(const Dataset& data, const std::vector<double>& means, const std::vector<double>& deviations)
-      : data_(data), means_(means), deviations_(deviations) {}
+      : data_(data), means_(means), deviations_(deviations), fields_(data.fields()) {
+    fields_[1].shape = Shape{std::ssize(means)};
+  }
   std::int64_t size() const override { return data_.size(); }
-  const std::vector<Field>& fields() const override { return data_.fields(); }
+  const std::vector<Field>& fields() const override { return fields_; }
   void read(std::int64_t index, void* const* dst) const override {
     data_.read(index, dst);
     auto* y = static_cast<float*>(dst[1]);
@@ -51,6 +53,7 @@ class StandardisedTargets final : public Dataset {
  private:
   const Dataset& data_;
   const std::vector<double>&means_, &deviations_;
+  std::vector<Field> fields_;
 };
 
 std::optional<float> number_for_missing(const std::string& text) {
@@ -170,7 +173,7 @@ void SearchData::open_table(const DataOptions& o, Communicator* world) {
 }
 
 void SearchData::open(const DataOptions& o, Communicator* world) {
-  table_ = names_tables(o.data);
+  table_ = !o.x.ends_with(".npy") && names_tables(o.data);
   if (table_) {
     open_table(o, world);
     return;
