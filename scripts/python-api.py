@@ -60,7 +60,8 @@ def main():
         return
     print("[The guide](../../docs/python.md) shows how to use it; `help(keelson.Trainer)` shows the same text as this page.\n")
     for module in MODULES:
-        files = [package / "_errors.py", package / "_callback.py"] if not module else [package / f"{module}.py"]
+        own = ("_search", "_predictor", "_ensemble", "_errors", "_callback") if not module else (module,)
+        files = [package / f"{name}.py" for name in own]
         files += [package / "_engine" / f"{module or '__init__'}.pyi"]
         prefix = f"keelson.{module}." if module else "keelson."
         print(f"# {prefix[:-1]}\n")

@@ -1,5 +1,7 @@
 #include "apps/search/data_options.hpp"
 
+#include "engine/base/error.hpp"
+
 namespace keelson::search {
 
 void declare(DataOptions& o, app::Subcommand& v) {
@@ -33,6 +35,14 @@ void declare(DataOptions& o, app::Subcommand& v) {
   v.option_without_default("--missing", o.missing,
                            "Number in the place of missing values of x; default: they are refused", "NUMBER")
       .stored();
+}
+
+void require_named_data(const DataOptions& o, const std::string& folder) {
+  if (o.data.empty())
+    refuse(
+        "{0}: the log does not name the data, since the search began in Python with a data set; go on there: "
+        "keelson.search(data, resume=\"{0}\")",
+        folder);
 }
 
 }  // namespace keelson::search

@@ -54,6 +54,7 @@ std::int64_t retrain(const ReplayOptions& o, const Population& population, app::
   const auto known = options.values();
   std::erase_if(config, [&](const auto& option) { return !known.contains(option.first); });
   options.fill(config, "the log");
+  require_named_data(d, o.folders[0]);
   const SearchData data(d, &launch.world);
   app::DeviceSession device = app::open_device(o.device, launch);
   const NetworkTrainer trainer{settings,  data, *device.context, launch.world.size() > 1 ? device.ranks.get() : nullptr,

@@ -182,6 +182,7 @@ ExitCode resume(RunOptions& o, const std::vector<std::string>& folders, app::Lau
   const auto known = o.subcommand->values();
   std::erase_if(config, [&](const auto& option) { return !known.contains(option.first); });
   o.subcommand->fill(config, SearchFolder{o.out}.log().string());
+  require_named_data(o.data, o.out);
   const SearchData data(o.data, &launch.world);
   std::unique_ptr<app::FolderLock> lock;
   if (!o.join) lock = hold_folder(SearchFolder{o.out}, launch.world);

@@ -35,11 +35,14 @@ from ._engine import (
 from ._engine import version as __version__
 from . import data, nets
 from ._callback import Callback
+from ._predictor import Predictor
+from ._search import FoundNetwork, SearchResult, search
 
 __all__ = [
-    "Callback", "Checkpoint", "Communicator", "Context", "Epoch", "Error", "Evaluation", "Graph", "Inference",
-    "InputError", "Init", "OutOfMemory", "Parameters", "Plan", "RanksLost", "RunState", "Step", "Trainer",
-    "UnknownName", "Var", "backends", "data", "evaluate", "export_onnx", "layers", "metrics", "nets", "optim", "world"]
+    "Callback", "Checkpoint", "Communicator", "Context", "Epoch", "Error", "Evaluation", "FoundNetwork",
+    "Graph", "Inference", "InputError", "Init", "OutOfMemory", "Parameters", "Plan", "Predictor", "RanksLost", "RunState",
+    "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends", "data", "evaluate", "export_onnx", "layers",
+    "metrics", "nets", "optim", "search", "world"]
 
 _sys.modules[__name__ + ".layers"] = layers
 _sys.modules[__name__ + ".metrics"] = metrics

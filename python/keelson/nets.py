@@ -2,7 +2,7 @@
 
 import json
 
-from . import _errors
+from . import _engine, _errors
 from ._engine.nets import _of_settings, cosmoflow, deepcam, deeplab_sc18, lstm_lm, tiramisu
 
 __all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "tiramisu"]
@@ -13,7 +13,7 @@ def _flag(text):
 
 
 def from_checkpoint(state):
-    """The network of a checkpoint that was made by one of the programs or by one of these functions.
+    """The network of a checkpoint that was made by one of the programs, by keelson.search, or by one of these functions.
 
     `state`: keelson.Checkpoint(path).state. For checkpoints of recurrent networks, the network has the output "logits".
     """
@@ -44,7 +44,10 @@ def from_checkpoint(state):
                         **given(hidden=int, layers=int, unroll=int, embedding=int, dropout=float, init=float, tied=_flag))
     elif name.startswith("climate-"):
         graph = _of_settings(name, config, shape[1:])
+    elif "genome" in state.texts:
+        outputs = nodes[topology["outputs"]["prediction"]]["shape"][1]
+        graph = _engine.search.network(name, state.texts["genome"], shape[1:], outputs, nodes["y"]["dtype"] == "s32")
     else:
-        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-* and climate-*: "
-                                 "make other networks by the functions that made them")
+        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-*, climate-*, "
+                                 "or one that a search has found: make other networks by the functions that made them")
     return graph

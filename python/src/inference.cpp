@@ -350,6 +350,8 @@ void bind_inference(nb::module_& m) {
           "Sets all recurrent states to zero.")
       .def_prop_ro("inputs", &Inference::inputs, "Names of the inputs on which the outputs depend.")
       .def_prop_ro(
+          "parameters", [](const Inference& i) { return i.parameters(); }, "The parameters of the network.")
+      .def_prop_ro(
           "plan", [](const Inference& i) { return i.plan(); }, "The compiled plan.")
       .def("view", &view_of, nb::arg("output"),
            "The output of the last batch in the device's memory: a NumPy array, or on a GPU an object with\n"

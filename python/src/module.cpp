@@ -60,5 +60,9 @@ NB_MODULE(_engine, m) {
   bind_trainer(m);
   bind_inference(m);
   bind_onnx(m);
+  nb::module_ search = m.def_submodule("search", "Searches for networks: what keelson.search uses.");
+  bind_search(search);
+  nb::module_ ensembles = m.def_submodule("ensemble", "Scores of several networks: what keelson.Ensemble uses.");
+  bind_ensemble(ensembles);
   m.def("_shut_down", &shut_down, nb::arg("exit_code"), nb::arg("message"), nb::call_guard<nb::gil_scoped_release>());
 }

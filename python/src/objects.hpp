@@ -147,5 +147,7 @@ void bind_checkpoint(nb::module_& m);
 void bind_trainer(nb::module_& m);
 void bind_inference(nb::module_& m);
 void bind_onnx(nb::module_& m);
+void bind_search(nb::module_& m);
+void bind_ensemble(nb::module_& m);
 
 }  // namespace keelson::python

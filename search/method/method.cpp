@@ -88,6 +88,7 @@ std::unique_ptr<Method> make_method(const std::string& name, const Space& space,
   if (name == "ageing") return std::make_unique<Ageing>();
   if (name == "random") return std::make_unique<RandomSearch>();
   if (name == "grid") return std::make_unique<Grid>(space);
+  if (name == "tpe") refuse("the method tpe is that of Python's package optuna, and works in keelson.search alone");
   std::string all;
   for (const auto& n : method_names()) all += (all.empty() ? "" : ", ") + n;
   refuse("no method \"{}\"; there are {}", name, all);
