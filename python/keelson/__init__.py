@@ -35,11 +35,12 @@ from ._engine import (
 from ._engine import version as __version__
 from . import data, nets
 from ._callback import Callback
+from ._ensemble import Ensemble
 from ._predictor import Predictor
 from ._search import FoundNetwork, SearchResult, search
 
 __all__ = [
-    "Callback", "Checkpoint", "Communicator", "Context", "Epoch", "Error", "Evaluation", "FoundNetwork",
+    "Callback", "Checkpoint", "Communicator", "Context", "Ensemble", "Epoch", "Error", "Evaluation", "FoundNetwork",
     "Graph", "Inference", "InputError", "Init", "OutOfMemory", "Parameters", "Plan", "Predictor", "RanksLost", "RunState",
     "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends", "data", "evaluate", "export_onnx", "layers",
     "metrics", "nets", "optim", "search", "world"]

@@ -14,7 +14,7 @@ EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
     (["own_network.py"], r"error 0\.0"),
     (["cosmoflow.py", "--samples", "16", "--epochs", "2"], r"'sigma_8': \d"),
     (["language_model.py", "--words", "30000", "--epochs", "1"], r"perplexity \d+\.\d+, best possible \d"),
-    (["search.py"], r"accuracy 0\.\d+"),
+    (["search.py"], r"accuracy 0\.\d+\nthree networks: NLL 0\.\d+, accuracy 0\.\d+"),
     *((["climate.py", "--net", net, "--samples", "4", "--epochs", "1"], r"mean IoU 0\.\d")
       for net in ("tiramisu", "deepcam", "deeplab")),
 ])
