@@ -52,6 +52,7 @@ const std::map<std::string, Known>& known_layers() {
       {"conv", {1, 4, "conv FILTERS [SIZE [STRIDE [DILATION]]]", convolution}},
       {"dense", {1, 1, "dense FEATURES", [](Var x, const Words& w) { return dense(x, w.whole(0, 1)); }}},
       {"dropout", {1, 1, "dropout RATE", [](Var x, const Words& w) { return dropout(x, w.real(0, 0)); }}},
+      {"elu", {0, 0, "elu", [](Var x, const Words&) { return elu(x); }}},
       {"flatten", {0, 0, "flatten", [](Var x, const Words&) { return flatten(x); }}},
       {"gelu", {0, 0, "gelu", [](Var x, const Words&) { return gelu(x); }}},
       {"global_average_pool",

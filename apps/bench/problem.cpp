@@ -18,7 +18,7 @@ using ops::EltwiseKind;
 const std::map<std::string, EltwiseKind> eltwise_kinds{
     {"identity", EltwiseKind::identity}, {"relu", EltwiseKind::relu},       {"leaky_relu", EltwiseKind::leaky_relu},
     {"tanh", EltwiseKind::tanh},         {"sigmoid", EltwiseKind::sigmoid}, {"gelu", EltwiseKind::gelu},
-    {"silu", EltwiseKind::silu},         {"linear", EltwiseKind::linear}};
+    {"silu", EltwiseKind::silu},         {"elu", EltwiseKind::elu},         {"linear", EltwiseKind::linear}};
 
 template <class T>
 bool read_number(const std::string& text, T& value) {
@@ -271,7 +271,7 @@ const char* problem_help() {
 SHAPE is N x C x spatial extents, e.g. 1x4x128x128x128. Kernel, stride, dilation
 and padding are one number for all spatial dims or one for each, e.g. 3x3x1;
 padding=same keeps ceil(extent / stride), of transposed_conv extent * stride.
-KIND of eltwise and activation: relu, leaky_relu, tanh, sigmoid, gelu, silu,
+KIND of eltwise and activation: relu, leaky_relu, tanh, sigmoid, gelu, silu, elu,
 linear; of pool: max, average; of update: sgd, adam. Everything is f32.)";
 }
 

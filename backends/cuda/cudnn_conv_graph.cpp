@@ -151,6 +151,8 @@ cudnnPointwiseMode_t mode_of(EltwiseKind kind) {
       return CUDNN_POINTWISE_GELU_FWD;
     case EltwiseKind::silu:
       return CUDNN_POINTWISE_SWISH_FWD;
+    case EltwiseKind::elu:
+      return CUDNN_POINTWISE_ELU_FWD;
     case EltwiseKind::identity:
     case EltwiseKind::linear:
       break;
@@ -168,6 +170,7 @@ ConvTypes conv_types(const ConvDesc& d, Verb verb) {
 
 std::string not_fusible(const EltwiseParams& activation) {
   if (activation.kind == EltwiseKind::linear) return "alpha x + beta is two operations of a graph";
+  if (activation.kind == EltwiseKind::elu && activation.alpha != 1) return "the graph's ELU is the one with alpha 1";
   // cuDNN's kernels compute max(x, alpha x) and keep a NaN.
   if (activation.kind == EltwiseKind::leaky_relu && !(activation.alpha >= 0 && activation.alpha <= 1))
     return "cuDNN's leaky ReLU is one for slopes from 0 to 1 only";

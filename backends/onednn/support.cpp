@@ -33,6 +33,8 @@ EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
       return {algorithm::eltwise_gelu_erf, 0, 0};
     case EltwiseKind::silu:
       return {algorithm::eltwise_swish, 1, 0};
+    case EltwiseKind::elu:
+      return {algorithm::eltwise_elu, p.alpha, 0};
     case EltwiseKind::linear:
       return {algorithm::eltwise_linear, p.alpha, p.beta};
   }
@@ -45,6 +47,8 @@ EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p) {
       return {algorithm::eltwise_relu_use_dst_for_bwd, 0, 0};
     case EltwiseKind::leaky_relu:
       return {p.alpha >= 0 ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu, p.alpha, 0};
+    case EltwiseKind::elu:
+      return {p.alpha >= 0 ? algorithm::eltwise_elu_use_dst_for_bwd : algorithm::eltwise_elu, p.alpha, 0};
     case EltwiseKind::tanh:
       return {algorithm::eltwise_tanh_use_dst_for_bwd, 0, 0};
     case EltwiseKind::sigmoid:

@@ -53,6 +53,8 @@ void EltwiseLayer::to_onnx(OnnxBuilder& b) const {
     }
     case ops::EltwiseKind::silu:
       return b.set_dst(op("Mul", b.op("Sigmoid", {x})));
+    case ops::EltwiseKind::elu:
+      return b.set_dst(b.op("Elu", {x}, {{"alpha", params_.alpha}}));
     case ops::EltwiseKind::linear: {
       const auto scaled = op("Mul", b.scalar(params_.alpha));
       return b.set_dst(params_.beta == 0 ? scaled : b.op("Add", {scaled, b.scalar(params_.beta)}));
@@ -76,6 +78,7 @@ Var tanh(Var x, const std::string& name) { return eltwise(x, "tanh", {ops::Eltwi
 Var sigmoid(Var x, const std::string& name) { return eltwise(x, "sigmoid", {ops::EltwiseKind::sigmoid}, name); }
 Var gelu(Var x, const std::string& name) { return eltwise(x, "gelu", {ops::EltwiseKind::gelu}, name); }
 Var silu(Var x, const std::string& name) { return eltwise(x, "silu", {ops::EltwiseKind::silu}, name); }
+Var elu(Var x, float alpha, const std::string& name) { return eltwise(x, "elu", {ops::EltwiseKind::elu, alpha}, name); }
 Var scale(Var x, float factor, float offset, const std::string& name) {
   return eltwise(x, "scale", {ops::EltwiseKind::linear, factor, offset}, name);
 }

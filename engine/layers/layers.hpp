@@ -143,6 +143,8 @@ Var sigmoid(Var x, const std::string& name = "");
 Var gelu(Var x, const std::string& name = "");
 /// x sigmoid(x), also called swish.
 Var silu(Var x, const std::string& name = "");
+/// x if x > 0, else alpha (exp(x) - 1) (Clevert et al. 2016).
+Var elu(Var x, float alpha = 1, const std::string& name = "");
 /// factor x + offset
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
 

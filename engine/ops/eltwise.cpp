@@ -18,6 +18,8 @@ std::string to_string(const EltwiseParams& p) {
       return "gelu";
     case EltwiseKind::silu:
       return "silu";
+    case EltwiseKind::elu:
+      return fmt::format("elu({})", p.alpha);
     case EltwiseKind::linear:
       return fmt::format("linear({}, {})", p.alpha, p.beta);
   }

@@ -15,6 +15,7 @@ enum class EltwiseKind : std::uint8_t {
   sigmoid,
   gelu,    ///< x/2 (1 + erf(x / sqrt 2)), exact (Hendrycks & Gimpel 2016)
   silu,    ///< x sigmoid(x) (swish with beta 1)
+  elu,     ///< x > 0 ? x : alpha (exp(x) - 1) (Clevert et al. 2016)
   linear,  ///< alpha x + beta
 };
 
@@ -33,6 +34,7 @@ std::string to_string(const EltwiseParams& p);  ///< "leaky_relu(0.3)"
 constexpr bool derivative_from_dst(const EltwiseParams& p) {
   switch (p.kind) {
     case EltwiseKind::leaky_relu:
+    case EltwiseKind::elu:
       return p.alpha >= 0;
     case EltwiseKind::gelu:
     case EltwiseKind::silu:

@@ -230,6 +230,10 @@ void bind_activations(nb::module_& m) {
       [](const Value& x, float slope, Name name) { return Value{x.network, leaky_relu(x.var, slope, name)}; },
       nb::arg("x"), nb::arg("slope"), nb::kw_only(), nb::arg("name") = "", "x where x > 0, else slope x.");
   m.def(
+      "elu", [](const Value& x, float alpha, Name name) { return Value{x.network, elu(x.var, alpha, name)}; },
+      nb::arg("x"), nb::arg("alpha") = 1.0f, nb::kw_only(), nb::arg("name") = "",
+      "x where x > 0, else alpha (exp(x) - 1).");
+  m.def(
       "scale",
       [](const Value& x, float factor, float offset, Name name) {
         return Value{x.network, scale(x.var, factor, offset, name)};

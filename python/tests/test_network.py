@@ -33,7 +33,7 @@ def test_every_layer_says_its_shape():
     assert layers.global_average_pool(x).shape == (1, 4, 1, 1)
     assert layers.resize(x, 16, 6).shape == (1, 4, 16, 6)
     assert layers.batch_norm(x).shape == x.shape
-    for activation in (layers.relu, layers.tanh, layers.sigmoid, layers.gelu, layers.silu):
+    for activation in (layers.relu, layers.tanh, layers.sigmoid, layers.gelu, layers.silu, layers.elu):
         assert activation(x).shape == x.shape
     assert layers.leaky_relu(x, 0.3).shape == layers.scale(x, 2, 1).shape == layers.softmax(x).shape == x.shape
     assert layers.dropout(x, 0.5).shape == x.shape

@@ -27,6 +27,9 @@ std::vector<EltwiseCase> eltwise_cases() {
       {"sigmoid", "", {EltwiseKind::sigmoid, 0, 0}},
       {"gelu", "erf, not the tanh formula", {EltwiseKind::gelu, 0, 0}},
       {"silu", "", {EltwiseKind::silu, 0, 0}},
+      {"elu", "", {EltwiseKind::elu, 1, 0}},
+      {"elu_half", "the derivative jumps at 0", {EltwiseKind::elu, 0.5f, 0}},
+      {"elu_negative", "derivative needs src", {EltwiseKind::elu, -0.5f, 0}},
       {"linear", "x 1.2, as after CosmoFlow's tanh", {EltwiseKind::linear, 1.2f, 0}},
       {"linear_shifted", "padding must stay zero", {EltwiseKind::linear, -2, 3}},
   };

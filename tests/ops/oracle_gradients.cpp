@@ -166,6 +166,7 @@ TEST(OracleGradient, Eltwise) {
                                      {EltwiseKind::sigmoid, 0, 0},
                                      {EltwiseKind::gelu, 0, 0},
                                      {EltwiseKind::silu, 0, 0},
+                                     {EltwiseKind::elu, 0.7f, 0},
                                      {EltwiseKind::linear, -1.5f, 0.5f}}) {
     Array away = x;
     for (auto& v : away.data) v = 4 * v + 0.01;

@@ -25,6 +25,8 @@ double value(double x, const ops::EltwiseParams& p) {
       return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
     case ops::EltwiseKind::silu:
       return x * sigmoid(x);
+    case ops::EltwiseKind::elu:
+      return x > 0 ? x : alpha * std::expm1(x);
     case ops::EltwiseKind::linear:
       return alpha * x + beta;
   }
@@ -49,6 +51,8 @@ double derivative(double x, const ops::EltwiseParams& p) {
     }
     case ops::EltwiseKind::silu:
       return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case ops::EltwiseKind::elu:
+      return x > 0 ? 1 : p.alpha * std::exp(x);
     case ops::EltwiseKind::linear:
       return p.alpha;
   }

@@ -51,6 +51,7 @@ std::vector<LayerCase> element_cases() {
       {"sigmoid", {3, 4}, [](Var x) { return sigmoid(x); }},
       {"gelu", {3, 4}, [](Var x) { return gelu(scale(x, 3)); }},
       {"silu", {3, 4}, [](Var x) { return silu(scale(x, 3)); }},
+      {"elu", {3, 4}, [](Var x) { return elu(scale(x, 3), 0.7f); }},
       {"scale", {3, 4}, [](Var x) { return scale(x, -1.5f, 0.25f); }},
       {"dropout", {3, 4}, [](Var x) { return dropout(x, 0.5f); }},
       {"batch_norm", {3, 4, 3}, [](Var x) { return batch_norm(x, {.epsilon = 1e-2f}); }},

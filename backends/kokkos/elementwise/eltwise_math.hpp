@@ -53,6 +53,16 @@ struct Silu {
   }
 };
 
+struct Elu {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) {
+    return x > 0 ? x : p.alpha * (fast_exp(x) - 1);
+  }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float s) {
+    if (s > 0) return 1;
+    return p.alpha >= 0 ? s + p.alpha : p.alpha * fast_exp(s);
+  }
+};
+
 struct Linear {
   KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) { return p.alpha * x + p.beta; }
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float) { return p.alpha; }
@@ -76,6 +86,8 @@ void with_function(EltwiseKind kind, const Use& use) {
       return use(Gelu{});
     case EltwiseKind::silu:
       return use(Silu{});
+    case EltwiseKind::elu:
+      return use(Elu{});
     case EltwiseKind::linear:
       return use(Linear{});
   }
@@ -104,6 +116,8 @@ KOKKOS_INLINE_FUNCTION void activate(const EltwiseParams& p, float (&x)[N]) {
       return apply<Gelu>(p, x);
     case EltwiseKind::silu:
       return apply<Silu>(p, x);
+    case EltwiseKind::elu:
+      return apply<Elu>(p, x);
     case EltwiseKind::linear:
       return apply<Linear>(p, x);
   }
