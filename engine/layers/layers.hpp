@@ -170,11 +170,18 @@ struct RecurrentOptions {
   float dropout = 0;        ///< between layers, not from step to step (Zaremba et al. 2014)
   Init weights_init = Init::glorot_uniform();
   Init bias_init = Init::constant(0);
+  /// Whether the state goes on from one batch to the next, for long texts. false: each sample is a sequence of its own,
+  /// which begins with zeros; there is no state "<name><l>_state".
+  bool carries_state = true;
 };
 /// Long short-term memory.
 Var lstm(Var x, const RecurrentOptions& options, const std::string& name = "");
 /// Gated recurrent units.
 Var gru(Var x, const RecurrentOptions& options, const std::string& name = "");
+
+/// The last of the steps of each sample, x (N * steps, features) with steps as above -> (N, features). `steps` is the
+/// number of x's rows for a sample.
+Var last_step(Var x, const std::string& name = "");
 
 /// In training plans, sets elements to 0 at random with probability `rate` and divides the others by 1 - rate; in
 /// evaluation plans the result is x.

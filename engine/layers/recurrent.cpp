@@ -16,9 +16,11 @@ class RecurrentLayer : public Layer {
   std::string kind() const override { return std::string(ops::to_string(cell_)); }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
-    const ValueShape &gates = srcs[0], &state = srcs[1];
+    const ValueShape& gates = srcs[0];
     KEELSON_EXPECT(gates.shape.rank() == 2 && gates.batch_axis == 0 &&
                    gates.shape[1] == ops::gates_of(cell_) * hidden_);
+    if (srcs.size() == 1) return {{gates.shape[0], hidden_}, DType::f32, 0};
+    const ValueShape& state = srcs[1];
     if (!(state.shape == Shape{1, ops::states_of(cell_), hidden_}))
       refuse("a {} of {} hidden units has a state of {}, not {}", kind(), hidden_,
              to_string(Shape{ops::states_of(cell_), hidden_}), to_string(state.shape));
@@ -43,11 +45,15 @@ class RecurrentLayer : public Layer {
     f.bias = cell_ == CellKind::gru ? p.parameter_in("bias", Layout::any()) : no_buffer;
     f.h_prev = p.new_buffer("h_prev", rows);
     f.saved = p.new_buffer("saved", TensorDesc::plain(rows.shape));
-    f.next_state = p.next_state(1);
+    // Without a state, all samples begin with zeros: memory that nobody writes.
+    const bool carries = p.node().srcs.size() > 1;
+    const TensorDesc state_desc = TensorDesc::plain(cell.state_shape());
+    const BufferId state = carries ? p.src_buffer(1) : p.new_owned("first_state", state_desc);
+    f.next_state = carries ? p.next_state(1) : p.new_buffer("last_state", state_desc);
     const BufferId dst = p.new_dst(rows.layout, cell.type);
     p.forward(r, {.input = src,
                   .gates = f.gates,
-                  .state = p.src_buffer(1),
+                  .state = state,
                   .weights = f.weights,
                   .bias = f.bias,
                   .h_prev = f.h_prev,
@@ -100,8 +106,9 @@ Var recurrent_layer(CellKind cell, Var x, const RecurrentOptions& options, const
                            .weights_init = options.weights_init,
                            .bias_init = options.bias_init},
                           name + "_input");
-  const Var state = graph.state(name + "_state", {ops::states_of(cell), options.hidden});
-  return graph.add(std::make_shared<RecurrentLayer>(cell, options.hidden, options.weights_init), {gates, state}, name);
+  std::vector<Var> srcs{gates};
+  if (options.carries_state) srcs.push_back(graph.state(name + "_state", {ops::states_of(cell), options.hidden}));
+  return graph.add(std::make_shared<RecurrentLayer>(cell, options.hidden, options.weights_init), srcs, name);
 }
 
 Var recurrent(CellKind cell, Var x, const RecurrentOptions& options, const std::string& name) {

@@ -62,22 +62,32 @@ void recurrent_to_onnx(OnnxBuilder& b, ops::CellKind cell, std::int64_t hidden) 
   const auto w = gate_weights(b, "W", cell, hidden, features, gates.parameter("weights"));
   const auto r = gate_weights(b, "R", cell, hidden, hidden, b.node().parameter("weights"));
   const auto bias = gate_biases(b, cell, hidden, gates.parameter("bias"));
-  // (N, states, hidden) -> (1, N, hidden) for each
-  const auto state = b.op("Transpose", {b.src(1)}, {{"perm", Integers{1, 0, 2}}});
-
-  std::string y, next;
-  if (cell == ops::CellKind::lstm) {
-    const auto states = b.ops("Split", {state}, {{"axis", std::int64_t{0}}}, 2);
-    const auto made = b.ops("LSTM", {x, w, r, bias, "", states[0], states[1]}, {{"hidden_size", hidden}}, 3);
-    y = made[0];
-    next = b.op("Concat", {made[1], made[2]}, {{"axis", std::int64_t{0}}});
+  const bool lstm = cell == ops::CellKind::lstm;
+  std::vector<onnx::Attribute> attributes{{"hidden_size", hidden}};
+  if (!lstm) attributes.push_back({"linear_before_reset", std::int64_t{1}});
+  std::vector<std::string> inputs{x, w, r, bias};
+  std::string y;
+  if (b.node().srcs.size() == 1) {  // each sequence begins with zeros
+    y = b.ops(lstm ? "LSTM" : "GRU", inputs, attributes, 1)[0];
   } else {
-    const auto made = b.ops("GRU", {x, w, r, bias, "", state},
-                            {{"hidden_size", hidden}, {"linear_before_reset", std::int64_t{1}}}, 2);
-    y = made[0];
-    next = made[1];
+    // (N, states, hidden) -> (1, N, hidden) for each
+    const auto state = b.op("Transpose", {b.src(1)}, {{"perm", Integers{1, 0, 2}}});
+    inputs.push_back("");
+    std::string next;
+    if (lstm) {
+      const auto states = b.ops("Split", {state}, {{"axis", std::int64_t{0}}}, 2);
+      inputs.insert(inputs.end(), states.begin(), states.end());
+      const auto made = b.ops("LSTM", inputs, attributes, 3);
+      y = made[0];
+      next = b.op("Concat", {made[1], made[2]}, {{"axis", std::int64_t{0}}});
+    } else {
+      inputs.push_back(state);
+      const auto made = b.ops("GRU", inputs, attributes, 2);
+      y = made[0];
+      next = made[1];
+    }
+    b.set_next_state(1, b.op("Transpose", {next}, {{"perm", Integers{1, 0, 2}}}));
   }
-  b.set_next_state(1, b.op("Transpose", {next}, {{"perm", Integers{1, 0, 2}}}));
   // (steps, 1, N, hidden) -> (N steps, hidden)
   const auto by_sample = b.op("Transpose", {y}, {{"perm", Integers{2, 0, 1, 3}}});
   b.set_dst(b.op("Reshape", {by_sample, b.rows_of({hidden})}));

@@ -177,18 +177,29 @@ void bind_dense_layers(nb::module_& m) {
                               const char* text) {
     m.def(
         kind,
-        [layer](const Value& x, std::int64_t hidden, int layers, float dropout, const Init& weights, const Init& bias,
-                Name name) {
-          const RecurrentOptions o{
-              .hidden = hidden, .layers = layers, .dropout = dropout, .weights_init = weights, .bias_init = bias};
+        [layer](const Value& x, std::int64_t hidden, int layers, float dropout, bool carries_state, const Init& weights,
+                const Init& bias, Name name) {
+          const RecurrentOptions o{.hidden = hidden,
+                                   .layers = layers,
+                                   .dropout = dropout,
+                                   .weights_init = weights,
+                                   .bias_init = bias,
+                                   .carries_state = carries_state};
           return Value{x.network, layer(x.var, o, name)};
         },
         nb::arg("x"), nb::arg("hidden"), nb::kw_only(), nb::arg("layers") = 1, nb::arg("dropout") = 0.0f,
-        nb::arg("weights_init") = Init::glorot_uniform(), nb::arg("bias_init") = Init::constant(0),
-        nb::arg("name") = "", text);
+        nb::arg("carries_state") = true, nb::arg("weights_init") = Init::glorot_uniform(),
+        nb::arg("bias_init") = Init::constant(0), nb::arg("name") = "", text);
   };
-  recurrent("lstm", &lstm, "Long short-term memory over x (N * steps, features) -> (N * steps, hidden).");
-  recurrent("gru", &gru, "Gated recurrent units over x (N * steps, features) -> (N * steps, hidden).");
+  recurrent(
+      "lstm", &lstm,
+      "Long short-term memory over x (N * steps, features) -> (N * steps, hidden). carries_state=False: each sample\n"
+      "is a sequence of its own.");
+  recurrent("gru", &gru,
+            "Gated recurrent units over x (N * steps, features) -> (N * steps, hidden). carries_state: as of lstm().");
+  m.def(
+      "last_step", [](const Value& x, Name name) { return Value{x.network, last_step(x.var, name)}; }, nb::arg("x"),
+      nb::kw_only(), nb::arg("name") = "", "The last step of each sample: x (N * steps, features) -> (N, features).");
 }
 
 void bind_normalization(nb::module_& m) {

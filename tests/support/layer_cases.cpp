@@ -81,6 +81,10 @@ std::vector<LayerCase> row_cases() {
       {"embedding and its transpose", {4}, [](Var x) { return dense(embedding(x, {.entries = 3, .features = 5}, "table"), {.features = 3, .bias = false, .weights_of = "table"}); }, DType::s32},
       {"lstm", {3, 4}, [=](Var x) { return lstm(rows(x), {.hidden = 3, .layers = 2, .dropout = 0.5f}); }},
       {"gru", {3, 4}, [=](Var x) { return gru(rows(x), {.hidden = 3, .layers = 2}); }},
+      {"lstm without a state", {3, 4}, [=](Var x) { return lstm(rows(x), {.hidden = 3, .carries_state = false}); }},
+      {"gru without a state, last step", {3, 4}, [=](Var x) { return last_step(gru(rows(x), {.hidden = 3, .carries_state = false})); }},
+      {"last_step", {3, 4}, [=](Var x) { return last_step(rows(x)); }},
+      {"last_step of one", {4}, [=](Var x) { return last_step(rows(x)); }},
   };
 }
 
