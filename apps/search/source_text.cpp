@@ -40,14 +40,24 @@ std::string cpp_call(const Step& s) {
     case Kind::batch_norm:
       return fmt::format("keelson::batch_norm(h, {{}}, \"{}\")", s.name);
     case Kind::activation:
-      return s.activation == "leaky_relu" ? fmt::format("keelson::leaky_relu(h, {}f, \"{}\")", leaky_slope, s.name)
-                                          : fmt::format("keelson::{}(h, \"{}\")", s.activation, s.name);
+      if (s.activation == "leaky_relu") return fmt::format("keelson::leaky_relu(h, {}f, \"{}\")", leaky_slope, s.name);
+      if (s.activation == "elu") return fmt::format("keelson::elu(h, 1, \"{}\")", s.name);
+      return fmt::format("keelson::{}(h, \"{}\")", s.activation, s.name);
     case Kind::add:
       return fmt::format("keelson::add({{{}, h}}, \"{}\")", kept_name(s.with), s.name);
     case Kind::dropout:
       return fmt::format("keelson::dropout(h, {}f, \"{}\")", s.rate, s.name);
     case Kind::flatten:
       return fmt::format("keelson::flatten(h, keelson::ElementOrder::logical, 0, \"{}\")", s.name);
+    case Kind::rows:
+      return fmt::format("keelson::flatten(h, keelson::ElementOrder::{}, {}, \"{}\")",
+                         s.channels_last ? "channels_last" : "logical", s.features, s.name);
+    case Kind::lstm:
+    case Kind::gru:
+      return fmt::format("keelson::{}(h, {{.hidden = {}, .carries_state = false}}, \"{}\")",
+                         s.kind == Kind::lstm ? "lstm" : "gru", s.features, s.name);
+    case Kind::last_step:
+      return fmt::format("keelson::last_step(h, \"{}\")", s.name);
     case Kind::dense:
       break;
   }
@@ -75,6 +85,15 @@ std::string python_call(const Step& s) {
       return fmt::format("layers.dropout(h, {}, name=\"{}\")", s.rate, s.name);
     case Kind::flatten:
       return fmt::format("layers.flatten(h, name=\"{}\")", s.name);
+    case Kind::rows:
+      return fmt::format("layers.flatten(h, order=\"{}\", features={}, name=\"{}\")",
+                         s.channels_last ? "channels_last" : "logical", s.features, s.name);
+    case Kind::lstm:
+    case Kind::gru:
+      return fmt::format("layers.{}(h, {}, carries_state=False, name=\"{}\")", s.kind == Kind::lstm ? "lstm" : "gru",
+                         s.features, s.name);
+    case Kind::last_step:
+      return fmt::format("layers.last_step(h, name=\"{}\")", s.name);
     case Kind::dense:
       break;
   }

@@ -18,6 +18,7 @@ Var activated(Var x, const Step& step) {
   if (step.activation == "leaky_relu") return leaky_relu(x, leaky_slope, step.name);
   if (step.activation == "tanh") return keelson::tanh(x, step.name);
   if (step.activation == "gelu") return gelu(x, step.name);
+  if (step.activation == "elu") return elu(x, 1, step.name);
   KEELSON_EXPECT(step.activation == "silu");
   return silu(x, step.name);
 }
@@ -36,6 +37,15 @@ Var apply(const Step& step, Var x, const std::map<std::string, Var>& results) {
   switch (step.kind) {
     case Step::Kind::reshape:
       return reshape(x, step.shape, step.name);
+    case Step::Kind::rows:
+      return flatten(x, step.channels_last ? ElementOrder::channels_last : ElementOrder::logical, step.features,
+                     step.name);
+    case Step::Kind::lstm:
+      return lstm(x, {.hidden = step.features, .carries_state = false}, step.name);
+    case Step::Kind::gru:
+      return gru(x, {.hidden = step.features, .carries_state = false}, step.name);
+    case Step::Kind::last_step:
+      return last_step(x, step.name);
     case Step::Kind::conv:
       return convolved(x, step);
     case Step::Kind::max_pool:

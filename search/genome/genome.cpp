@@ -26,7 +26,7 @@ std::vector<std::string> widths(int from, int to) {
   return all;
 }
 
-const std::vector<std::string> activations = {"relu", "leaky_relu", "tanh", "gelu", "silu"};
+const std::vector<std::string> activations = {"relu", "leaky_relu", "tanh", "gelu", "silu", "elu"};
 const std::vector<std::string> kernels = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
 const std::vector<std::string> dropouts = {"0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"};
 
@@ -45,7 +45,7 @@ json json_of(const std::array<int, n>& values, const std::vector<Gene>& genes) {
 template <std::size_t n>
 std::array<int, n> parse_part(const json& from, const std::vector<Gene>& genes) {
   std::array<int, n> values{};
-  for (std::size_t i = 0; i < n; ++i) {
+  for (std::size_t i = 0; i < genes.size(); ++i) {
     const auto found = from.find(genes[i].name);
     if (found == from.end() || !found->is_string()) refuse("a genome without \"{}\": {}", genes[i].name, from.dump());
     values[i] = genes[i].index_of(found->get<std::string>());
@@ -143,6 +143,10 @@ Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
                 {"batch", {"8", "16", "32", "64", "128", "256"}, true},
                 {"schedule", {"constant", "linear", "cosine"}, false},
                 {"warmup", {"0", "0.05", "0.1", "0.2"}, true}};
+  if (s.is_sequences()) {
+    for (const char* cell : {"lstm", "gru"}) s.stage[0].choices.emplace_back(cell);
+    s.stage.push_back({"hidden", widths(16, 1024), true});
+  }
   if (s.spatial_dims() == 0) {
     s.least_stages = s.most_stages = 0;
     s.least_dense = 1;

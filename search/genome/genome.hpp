@@ -22,7 +22,8 @@ struct Gene {
   double number(int value) const;  ///< the choice as a number
 };
 
-/// The genes of one stage: a convolution with what follows it, a pooling, a residual block, or nothing.
+/// The genes of one stage: a convolution with what follows it, a pooling, a residual block, a recurrent layer, or
+/// nothing.
 enum class StageGene : std::uint8_t {
   kind,
   filters,
@@ -33,14 +34,15 @@ enum class StageGene : std::uint8_t {
   padding,
   activation,
   batch_norm,
-  dropout
+  dropout,
+  hidden  ///< units of a recurrent layer; only spaces of sequences have this gene
 };
 /// The genes of one dense layer.
 enum class DenseGene : std::uint8_t { units, activation, batch_norm, dropout };
 /// The genes of the training.
 enum class TrainingGene : std::uint8_t { optimizer, rate, momentum, weight_decay, batch, schedule, warmup };
 
-constexpr std::size_t stage_genes = 10;    ///< number of StageGene
+constexpr std::size_t stage_genes = 11;    ///< number of StageGene
 constexpr std::size_t dense_genes = 4;     ///< number of DenseGene
 constexpr std::size_t training_genes = 7;  ///< number of TrainingGene
 
@@ -64,7 +66,7 @@ struct Space {
   std::int64_t outputs = 1;  ///< classes, or numbers to predict
   bool classes = false;      ///< y is the number of a class; else numbers
 
-  std::vector<Gene> stage, dense, training;  ///< in the order of the enums
+  std::vector<Gene> stage, dense, training;  ///< in the order of the enums; without the last ones that no value needs
   std::size_t least_stages = 1;              ///< of a genome
   std::size_t most_stages = 8;               ///< of a genome
   std::size_t least_dense = 0;               ///< of a genome
@@ -74,7 +76,8 @@ struct Space {
   double most_flops = 1e11;                         ///< of a forward pass of one sample; the same
   std::int64_t most_bytes = std::int64_t{4} << 30;  ///< of an estimate of the memory of a step; the same
 
-  /// All choices of the genes. A sample of one dimension has no stages, and 1 to 5 dense layers.
+  /// All choices of the genes. A sample of one dimension has no stages, and 1 to 5 dense layers; stages of samples of
+  /// two dimensions may be recurrent.
   static Space of(const Shape& sample, std::int64_t outputs, bool classes);
   /// Reads choices and limits from JSON; what is left out stays. {"stages": [1, 4], "dense": {"layers": [1, 3],
   /// "units": [16, 32]}, "training": {"optimizer": ["adam"]}, "limits": {"parameters": 100000}}. Throws InputError,
@@ -82,7 +85,8 @@ struct Space {
   void restrict(const std::string& json);
   std::string to_json() const;  ///< as restrict() reads it
 
-  int spatial_dims() const;  ///< of x; 0: features alone
+  int spatial_dims() const;                                 ///< of x; 0: features alone
+  bool is_sequences() const { return sample.rank() == 2; }  ///< x is (steps, features)
 };
 
 /// One line of JSON: {"stages":[{"kind":"conv","filters":"16",...}],"dense":[...],"training":{...}}.

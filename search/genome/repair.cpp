@@ -22,6 +22,10 @@ std::optional<Stage> repaired_stage(const Stage& stage, const std::vector<std::i
   if (kind == StageKind::identity) return std::nullopt;
   Stage out{};
   out[at(StageGene::kind)] = stage[at(StageGene::kind)];
+  if (is_recurrent(kind)) {
+    for (const StageGene gene : {StageGene::hidden, StageGene::dropout}) out[at(gene)] = stage[at(gene)];
+    return out;
+  }
   if (kind == StageKind::pool) {
     if (std::ranges::all_of(extents, [](std::int64_t e) { return e == 1; })) return std::nullopt;
     return out;
@@ -65,6 +69,8 @@ StageKind kind_of(const Stage& stage, const Space& space) {
   return name == "conv"       ? StageKind::conv
          : name == "pool"     ? StageKind::pool
          : name == "residual" ? StageKind::residual
+         : name == "lstm"     ? StageKind::lstm
+         : name == "gru"      ? StageKind::gru
                               : StageKind::identity;
 }
 
@@ -82,6 +88,7 @@ std::vector<std::int64_t> extents_after(const Stage& stage, std::vector<std::int
   const auto choice = [&](std::size_t gene) {
     return space.stage[gene].choices[static_cast<std::size_t>(stage[gene])];
   };
+  if (is_recurrent(kind)) return {extents[0], std::stoll(choice(at(StageGene::hidden)))};
   for (std::size_t d = 0; d < extents.size(); ++d) {
     if (kind == StageKind::pool) extents[d] = std::max<std::int64_t>(extents[d] / 2, 1);
     if (kind != StageKind::conv) continue;

@@ -53,22 +53,62 @@ void append_stage(std::vector<Step>& steps, const Stage& stage, const Space& spa
   drop(steps, choices, name);
 }
 
+/// A value on its way through the stages. Behind a recurrent layer, and of sequences at first, it has a row of features
+/// for each step; else it is an image of channels.
+struct Value {
+  std::vector<std::int64_t> extents;  ///< (steps, features) of rows
+  std::int64_t channels = 1;          ///< 1 of rows
+  bool is_rows = false;               ///< (N * steps, features), as recurrent layers have it
+};
+
+/// Makes what the next stage can read.
+void make_readable(std::vector<Step>& steps, Value& value, bool recurrent, const Space& space,
+                   const std::string& name) {
+  const auto& extents = value.extents;
+  if (recurrent && !value.is_rows) {
+    steps.push_back({.kind = Kind::rows,
+                     .name = name + "_rows",
+                     .features = extents[1] * value.channels,
+                     .channels_last = value.channels > 1});
+    value = {{extents[0], extents[1] * value.channels}, 1, true};
+  } else if (!recurrent && (value.is_rows || (steps.empty() && space.is_sequences()))) {
+    const std::string reshaped = steps.empty() ? "image" : name + "_image";
+    steps.push_back({.kind = Kind::reshape, .name = reshaped, .shape = {1, extents[0], extents[1]}});
+    value.is_rows = false;
+  }
+}
+
+void append_recurrent(std::vector<Step>& steps, const Stage& stage, const Space& space, const std::string& name) {
+  const StageChoices choices(stage, space.stage);
+  const bool lstm = kind_of(stage, space) == StageKind::lstm;
+  steps.push_back({.kind = lstm ? Kind::lstm : Kind::gru,
+                   .name = name + (lstm ? "_lstm" : "_gru"),
+                   .features = choices.whole(StageGene::hidden)});
+  drop(steps, choices, name);
+}
+
 }  // namespace
 
 std::vector<Step> steps_of(const Genome& genome, const Space& space) {
   std::vector<Step> steps;
   const int rank = space.sample.rank();
-  std::int64_t channels = rank >= 3 ? space.sample[0] : 1;
-  if (rank == 2 && !genome.stages.empty())
-    steps.push_back({.kind = Kind::reshape, .name = "image", .shape = {1, space.sample[0], space.sample[1]}});
-  auto extents = extents_of(space);
+  Value value{extents_of(space), rank >= 3 ? space.sample[0] : 1};
   for (std::size_t i = 0; i < genome.stages.size(); ++i) {
     const Stage& stage = genome.stages[i];
-    append_stage(steps, stage, space, extents, channels, fmt::format("stage{}", i + 1));
-    if (kind_of(stage, space) == StageKind::conv) channels = StageChoices(stage, space.stage).whole(StageGene::filters);
-    extents = extents_after(stage, extents, space);
+    const StageKind kind = kind_of(stage, space);
+    const std::string name = fmt::format("stage{}", i + 1);
+    make_readable(steps, value, is_recurrent(kind), space, name);
+    if (is_recurrent(kind))
+      append_recurrent(steps, stage, space, name);
+    else
+      append_stage(steps, stage, space, value.extents, value.channels, name);
+    if (kind == StageKind::conv) value.channels = StageChoices(stage, space.stage).whole(StageGene::filters);
+    value.extents = extents_after(stage, value.extents, space);
   }
-  if (rank > 1) steps.push_back({.kind = Kind::flatten, .name = "flat"});
+  if (value.is_rows)
+    steps.push_back({.kind = Kind::last_step, .name = "last"});
+  else if (rank > 1)
+    steps.push_back({.kind = Kind::flatten, .name = "flat"});
   for (std::size_t i = 0; i < genome.dense.size(); ++i) {
     const DenseChoices choices(genome.dense[i], space.dense);
     const std::string name = fmt::format("dense{}", i + 1);

@@ -37,9 +37,10 @@ class Digits {
 };
 
 template <class Part>
-std::vector<int>::const_iterator take(std::vector<int>::const_iterator from, Part& part) {
-  std::copy_n(from, part.size(), part.begin());
-  return from + std::ssize(part);
+std::vector<int>::const_iterator take(std::vector<int>::const_iterator from, const std::vector<Gene>& genes,
+                                      Part& part) {
+  std::copy_n(from, genes.size(), part.begin());
+  return from + std::ssize(genes);
 }
 
 Digits digits_of(const Space& space, std::size_t stages, std::size_t dense) {
@@ -71,9 +72,9 @@ Grid::Grid(const Space& space) {
       genome.stages.resize(stages);
       genome.dense.resize(dense);
       auto from = values.begin();
-      for (Stage& s : genome.stages) from = take(from, s);
-      for (DenseLayer& d : genome.dense) from = take(from, d);
-      take(from, genome.training);
+      for (Stage& s : genome.stages) from = take(from, space.stage, s);
+      for (DenseLayer& d : genome.dense) from = take(from, space.dense, d);
+      take(from, space.training, genome.training);
       genome = repaired(genome, space);
       if (keys.insert(to_json(genome, space)).second) genomes_.push_back(std::move(genome));
     });

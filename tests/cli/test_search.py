@@ -117,6 +117,35 @@ class Searches(Case):
         self.assertIn("1 number to predict", done.stdout)
         self.complete(2)
 
+    def test_sequences(self):
+        """Sequences whose class is the sign of their first step: only recurrent layers, in turn with a convolution."""
+        if numpy is None:
+            self.skipTest("needs NumPy")
+        chance = numpy.random.default_rng(2)
+        x = chance.standard_normal((400, 6, 2), dtype=numpy.float32)
+        numpy.savez(self.folder / "sequences.npz", x=x, y=(x[:, 0, 0] > 0).astype(numpy.int32))
+        space = self.write("recurrent.json", json.dumps({
+            "stages": {"kind": ["conv", "lstm", "gru"], "number": [2, 2], "hidden": [16, 23], "filters": [4], "stride": [1],
+                       "padding": ["same"], "dropout": ["0", "0.1"], "kernel_h": [1, 3], "kernel_w": [1]},
+            "dense": {"layers": [0, 0]},
+            "training": {"optimizer": ["adam"], "batch": [16], "rate": ["0.00562", "0.01"], "schedule": ["constant"]}}))
+        done = PROGRAM.run("run", "--data", self.folder / "sequences.npz", "--classes", "--out", self.out, "--networks", 12,
+                           "--epochs", 12, "--space", space, "--method", "random", "--keep", 12, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.complete(12)
+        stages = [[s["kind"] for s in line["genome"]["stages"]] for line in lines_of(self.out, "birth")]
+        self.assertTrue(any("lstm" in kinds or "gru" in kinds for kinds in stages))
+        best = self.folder / "best"
+        for network, kinds in enumerate(stages):
+            written = PROGRAM.run("best", self.out, "--out", best, "--network", network)
+            self.assertEqual(written.returncode, 0, written.stderr)
+            self.assertIn("network.onnx", written.stdout)
+            compile((best / "network.py").read_text(), "network.py", "exec")
+            for kind in kinds:
+                if kind != "conv":
+                    self.assertIn(f"keelson::{kind}(h, ", (best / "network.hpp").read_text())
+        self.assertRegex(done.stdout, r"best network \d+: loss [\d.e-]+, accuracy (1\.|0\.9)", stages)
+
     def start(self, *words):
         output = open(self.folder / f"output-{time.monotonic()}", "w")
         self.addCleanup(output.close)

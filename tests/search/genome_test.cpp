@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "engine/base/error.hpp"
@@ -54,6 +55,42 @@ TEST(Genome, IsRepairedToANetwork) {
       EXPECT_EQ(graph.parameter_count(), cost_of(genome, space).parameters);
       EXPECT_GE(graph.loss(), 0);
     }
+}
+
+Stage stage_of(const Space& space, const std::string& kind, const std::string& hidden = "16") {
+  Stage s{};
+  s[0] = space.stage[0].index_of(kind);
+  s[static_cast<std::size_t>(StageGene::hidden)] = space.stage.back().index_of(hidden);
+  return s;
+}
+
+/// 12 steps of 5 features -> conv to 4 filters -> 12 rows of 5 x 4 -> lstm -> 12 x 16 -> conv -> 12 rows of 16 x 4 ->
+/// gru -> the last step's 32.
+TEST(Genome, RecurrentStages) {
+  const Space space = Space::of({12, 5}, 2, true);
+  const Genome genome{
+      {stage_of(space, "conv"), stage_of(space, "lstm"), stage_of(space, "conv"), stage_of(space, "gru", "32")},
+      {},
+      {}};
+  EXPECT_EQ(repaired(genome, space), genome);
+  const Graph graph = network_of(genome, space);
+  const auto shape_of = [&](const std::string& name) {
+    const auto node = std::ranges::find_if(graph.nodes(), [&](const auto& n) { return n.name == name; });
+    return node == graph.nodes().end() ? Shape{} : node->shape.shape;
+  };
+  EXPECT_EQ(shape_of("stage2_rows"), (Shape{12, 20}));
+  EXPECT_EQ(shape_of("stage2_lstm1"), (Shape{12, 16}));
+  EXPECT_EQ(shape_of("stage3_image"), (Shape{1, 1, 12, 16}));
+  EXPECT_EQ(shape_of("stage4_gru1"), (Shape{12, 32}));
+  EXPECT_EQ(shape_of("last"), (Shape{1, 32}));
+  for (const auto& node : graph.nodes()) EXPECT_FALSE(node.is_state) << node.name;
+  const Cost cost = cost_of(genome, space);
+  const std::int64_t lstm = 4 * 16 * (20 + 16), gru = 3 * 32 * (64 + 32), convs = 4 + 4, output = 2 * 32;
+  EXPECT_EQ(cost.parameters, lstm + 4 * 16 + gru + 3 * 32 + 32 + convs + 2 * 4 + output + 2);
+  EXPECT_DOUBLE_EQ(cost.flops, 2.0 * (12 * (lstm + gru) + 4 * 60 + 4 * 12 * 16 + output));
+  // Images have no recurrent stages.
+  EXPECT_THROW(image_space().restrict(R"({"stages": {"kind": ["lstm"]}})"), InputError);
+  EXPECT_THROW(image_space().restrict(R"({"stages": {"hidden": [16]}})"), InputError);
 }
 
 /// What makes no difference does not make another network.

@@ -13,11 +13,17 @@ namespace {
 
 constexpr double gap = 10, middle = 70, text_height = 12;
 
+bool is_recurrent_layer(const Graph::Node& node) {
+  return !node.is_input() && (node.layer->kind() == "lstm" || node.layer->kind() == "gru");
+}
+
 /// Whether a node is drawn: those that change the shape, and no activation or normalization.
 bool is_drawn(const Graph::Node& node, const Graph& graph) {
   if (node.is_input()) return node.name == "x";
   const Shape& shape = node.shape.shape;
   if (shape.rank() < 2) return false;
+  if (is_recurrent_layer(node)) return true;
+  if (node.name.ends_with("_input") || node.name.ends_with("_rows")) return false;  // parts of recurrent layers
   return node.name.find('_') == node.name.npos ||
          graph.nodes()[static_cast<std::size_t>(node.srcs[0])].shape.shape != shape;
 }
@@ -35,13 +41,17 @@ std::string draw_network(const Genome& genome, const Space& space) {
   for (const Graph::Node& node : graph.nodes()) {
     if (!is_drawn(node, graph)) continue;
     const Shape& shape = node.shape.shape;
-    const bool flat = shape.rank() == 2;
+    const bool steps = is_recurrent_layer(node);  // (steps, hidden)
+    const bool flat = shape.rank() == 2 && !steps;
     const double channels = static_cast<double>(shape[1]);
-    const double extent = flat ? channels : static_cast<double>(shape[shape.rank() - 1]);
+    const double extent = flat    ? channels
+                          : steps ? static_cast<double>(shape[0])
+                                  : static_cast<double>(shape[shape.rank() - 1]);
     const double width = flat ? 12 : 8 + 6 * std::log2(1 + channels),
                  height = std::min(110.0, 14 + 12 * std::log2(1 + extent));
     std::string label;
-    for (int d = 1; d < shape.rank(); ++d) label += fmt::format("{}{}", d == 1 ? "" : "x", shape[d]);
+    const int first = steps ? 0 : 1;
+    for (int d = first; d < shape.rank(); ++d) label += fmt::format("{}{}", d == first ? "" : "x", shape[d]);
     boxes += fmt::format(
         "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"2\" fill=\"var(--s{})\" "
         "fill-opacity=\".55\">"

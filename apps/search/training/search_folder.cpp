@@ -26,6 +26,11 @@ std::string stage_text(const Stage& stage, const Space& space) {
   const StageChoices choices(stage, space.stage);
   const StageKind kind = kind_of(stage, space);
   if (kind == StageKind::pool) return "pool 2";
+  if (is_recurrent(kind)) {
+    std::string text = choices.text(StageGene::kind) + " " + choices.text(StageGene::hidden);
+    if (choices.number(StageGene::dropout) > 0) text += " dropout " + choices.text(StageGene::dropout);
+    return text;
+  }
   std::string kernel;
   const auto dims = static_cast<std::size_t>(space.spatial_dims());
   for (std::size_t d = 0; d < dims; ++d)
