@@ -193,6 +193,14 @@ std::string to_json(const Genome& genome, const Space& space) {
   return json{{"stages", stages}, {"dense", dense}, {"training", json_of(genome.training, space.training)}}.dump();
 }
 
+std::string to_json(const TrainingPart& training, const Space& space) {
+  return json_of(training, space.training).dump();
+}
+
+TrainingPart parse_training(const std::string& text, const Space& space) {
+  return parse_part<training_genes>(parse_object(text, "the training"), space.training);
+}
+
 Genome parse_genome(const std::string& text, const Space& space) {
   const json from = parse_object(text, "the genome");
   for (const char* part : {"stages", "dense", "training"})

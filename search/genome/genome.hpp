@@ -91,6 +91,9 @@ struct Space {
 
 /// One line of JSON: {"stages":[{"kind":"conv","filters":"16",...}],"dense":[...],"training":{...}}.
 std::string to_json(const Genome& genome, const Space& space);
+/// The settings of the training alone: {"optimizer":"adam",...}.
+std::string to_json(const TrainingPart& training, const Space& space);
+TrainingPart parse_training(const std::string& json, const Space& space);  ///< throws as parse_genome()
 /// Throws InputError for anything else than to_json() writes.
 Genome parse_genome(const std::string& json, const Space& space);
 

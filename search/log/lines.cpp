@@ -47,6 +47,7 @@ double Line::number(const char* name) const { return impl_->entry(name, &json::i
 std::int64_t Line::whole(const char* name) const {
   return impl_->entry(name, &json::is_number_integer).get<std::int64_t>();
 }
+bool Line::has(const char* name) const { return impl_->object.contains(name); }
 bool Line::flag(const char* name) const { return impl_->entry(name, &json::is_boolean).get<bool>(); }
 
 std::vector<std::int64_t> Line::wholes(const char* name) const {
@@ -82,23 +83,46 @@ std::string Settings::to_json() const {
   std::vector<std::string> names;
   for (const Objective o : objectives) names.push_back(to_string(o));
   std::vector<std::int64_t> sample(space.sample.begin(), space.sample.end());
-  return json{{"type", "search"},
-              {"version", 1},
-              {"seed", seed},
-              {"method", method},
-              {"objectives", names},
-              {"epochs", epochs},
-              {"first_epochs", first_epochs},
-              {"eta", eta},
-              {"least_lease", least_lease},
-              {"sample", sample},
-              {"outputs", space.outputs},
-              {"classes", space.classes},
-              {"space", json::parse(space.to_json())},
-              {"data", data},
-              {"config", json::parse(config)}}
-      .dump();
+  json line{{"type", "search"},
+            {"version", 1},
+            {"seed", seed},
+            {"method", method},
+            {"objectives", names},
+            {"epochs", epochs},
+            {"first_epochs", first_epochs},
+            {"eta", eta},
+            {"least_lease", least_lease},
+            {"sample", sample},
+            {"outputs", space.outputs},
+            {"classes", space.classes},
+            {"space", json::parse(space.to_json())},
+            {"data", data},
+            {"config", json::parse(config)}};
+  if (trains_population())
+    line["population"] = {{"members", population.members},
+                          {"interval", population.interval},
+                          {"tournament", population.tournament},
+                          {"partition", population.partition},
+                          {"start", json::parse(search::to_json(population.start, space))},
+                          {"trains_start", population.trains_start}};
+  return line.dump();
 }
+
+namespace {
+
+PopulationTraining parse_population(const Line& line, const Space& space) {
+  PopulationTraining p;
+  p.members = line.whole("members");
+  p.interval = line.number("interval");
+  p.tournament = line.number("tournament");
+  p.partition = line.flag("partition");
+  p.start = parse_genome(line.dumped("start"), space);
+  p.trains_start = line.flag("trains_start");
+  if (p.members < 1 || !(p.interval > 0)) refuse("the log has a wrong number of members or a wrong interval");
+  return p;
+}
+
+}  // namespace
 
 Settings Settings::parse(const std::string& text) {
   const Line line(text);
@@ -118,6 +142,7 @@ Settings Settings::parse(const std::string& text) {
   s.config = line.dumped("config");
   s.space = Space::of(Shape(line.wholes("sample")), line.whole("outputs"), line.flag("classes"));
   s.space.restrict(line.dumped("space"));
+  if (line.has("population")) s.population = parse_population(Line(line.dumped("population")), s.space);
   return s;
 }
 
@@ -133,12 +158,23 @@ Individual parse_birth(const Line& line, const Space& space) {
   return i;
 }
 
+std::string member_key(std::int64_t id) { return fmt::format("member {}", id); }
+
+Interval parse_interval(const Line& line, const Space& space) {
+  return {.source = line.whole("source"),
+          .source_rung = static_cast<int>(line.whole("source_rung")),
+          .partner = line.whole("partner"),
+          .training = parse_training(line.dumped("training"), space)};
+}
+
 Result parse_result(const Line& line) {
-  return {.rung = static_cast<int>(line.whole("rung")),
-          .loss = line.number("loss"),
-          .metric = line.number("metric"),
-          .seconds = line.number("seconds"),
-          .step_ms = line.number("step_ms")};
+  Result r{.rung = static_cast<int>(line.whole("rung")),
+           .loss = line.number("loss"),
+           .metric = line.number("metric"),
+           .seconds = line.number("seconds"),
+           .step_ms = line.number("step_ms")};
+  if (line.has("own_loss")) r.tournament = {line.number("own_loss"), line.number("partner_loss")};
+  return r;
 }
 
 std::string start_line(int workers, double now) {
@@ -146,21 +182,42 @@ std::string start_line(int workers, double now) {
 }
 
 std::string birth_line(const Individual& i, const Space& space, std::int64_t most, double now) {
-  return json{{"type", "birth"},      {"seen", i.seen},     {"slot", i.slot},
-              {"parents", i.parents}, {"origin", i.origin}, {"genome", json::parse(to_json(i.genome, space))},
-              {"most", most},         {"time", now}}
-      .dump();
+  json line{{"type", "birth"},      {"seen", i.seen},     {"slot", i.slot},
+            {"parents", i.parents}, {"origin", i.origin}, {"genome", json::parse(to_json(i.genome, space))},
+            {"most", most},         {"time", now}};
+  if (!i.intervals.empty()) line["member"] = i.id;
+  return line.dump();
 }
 
 std::string run_line(std::int64_t id, int rung, int attempt, int slot, double now) {
   return json{{"type", "run"}, {"id", id}, {"rung", rung}, {"attempt", attempt}, {"slot", slot}, {"time", now}}.dump();
 }
 
-std::string result_line(std::int64_t id, const Result& r, double now) {
-  return json{{"type", "result"},     {"id", id},           {"rung", r.rung},
-              {"loss", r.loss},       {"metric", r.metric}, {"seconds", r.seconds},
-              {"step_ms", r.step_ms}, {"time", now}}
+std::string interval_line(std::int64_t id, int rung, const Interval& i, std::int64_t seen, int slot, const Space& space,
+                          double now) {
+  return json{{"type", "run"},
+              {"id", id},
+              {"rung", rung},
+              {"attempt", 0},
+              {"slot", slot},
+              {"time", now},
+              {"seen", seen},
+              {"source", i.source},
+              {"partner", i.partner},
+              {"source_rung", i.source_rung},
+              {"training", json::parse(to_json(i.training, space))}}
       .dump();
+}
+
+std::string result_line(std::int64_t id, const Result& r, double now) {
+  json line{{"type", "result"},     {"id", id},           {"rung", r.rung},
+            {"loss", r.loss},       {"metric", r.metric}, {"seconds", r.seconds},
+            {"step_ms", r.step_ms}, {"time", now}};
+  if (r.tournament) {
+    line["own_loss"] = r.tournament->first;
+    line["partner_loss"] = r.tournament->second;
+  }
+  return line.dump();
 }
 
 std::string failure_line(std::int64_t id, int rung, const std::string& reason, bool again, double now) {

@@ -23,6 +23,7 @@ class Line {
   double number(const char* name) const;                     ///< a number
   std::int64_t whole(const char* name) const;                ///< a whole number
   bool flag(const char* name) const;                         ///< true or false
+  bool has(const char* name) const;                          ///< whether there is such an entry
   std::vector<std::int64_t> wholes(const char* name) const;  ///< a list of whole numbers
   std::vector<std::string> texts(const char* name) const;    ///< a list of texts
 
@@ -31,7 +32,9 @@ class Line {
   std::unique_ptr<Impl> impl_;
 };
 
-Individual parse_birth(const Line& line, const Space& space);  ///< what birth_line() has written
-Result parse_result(const Line& line);                         ///< what result_line() has written
+Individual parse_birth(const Line& line, const Space& space);   ///< what birth_line() has written
+Interval parse_interval(const Line& line, const Space& space);  ///< what interval_line() has written
+std::string member_key(std::int64_t id);                        ///< Individual::key of a member: "member 3"
+Result parse_result(const Line& line);                          ///< what result_line() has written
 
 }  // namespace keelson::search

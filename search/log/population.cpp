@@ -67,6 +67,11 @@ void Population::begin_birth(const std::string& json) {
   if (const auto most = line.whole("most"); most > 0 && std::ssize(all_) >= most) return;  // others began the last ones
   Individual i = parse_birth(line, settings_->space);
   i.id = std::ssize(all_);
+  if (settings_->trains_population()) {
+    if (line.whole("member") != i.id) return;  // another worker has begun this member before
+    i.key = member_key(i.id);
+    i.intervals.push_back({.training = i.genome.training});
+  }
   if (!ids_.emplace(i.key, i.id).second) return;  // another worker has begun to train the same network before
   i.cost = cost_of(i.genome, settings_->space);
   all_.push_back(std::move(i));
@@ -81,10 +86,34 @@ void Population::begin_run(const std::string& json) {
   const bool next_rung = !i->running && rung == std::ssize(i->results) && attempt == 0;
   const bool again = i->running && rung == i->rung && attempt == i->attempt + 1;
   if (!next_rung && !again) return;  // another worker was first
+  if (next_rung && settings_->trains_population() && !begin_interval(*i, json)) return;
   i->rung = rung;
   i->attempt = attempt;
   i->worker = static_cast<int>(line.whole("slot"));
   run(*i, line.number("time"));
+}
+
+bool Population::begin_interval(Individual& i, const std::string& json) const {
+  Interval next = parse_interval(Line(json), settings_->space);
+  next.partner = next.partner < std::ssize(all_) ? next.partner : -1;
+  if (next.source < 0 || next.source >= std::ssize(all_)) return false;
+  const Individual& source = all_[static_cast<std::size_t>(next.source)];
+  const auto newest = static_cast<int>(std::ssize(source.results)) - 1;
+  // Checkpoints that are older than the two newest are removed. A worker that was slow decides again.
+  if (next.source_rung > newest || next.source_rung + 1 < newest) return false;
+  i.genome.training = next.training;
+  i.intervals.push_back(next);
+  return true;
+}
+
+/// Of ltfb: the better model, with its training, is the member's now.
+void Population::end_interval(Individual& i, const Result& result) const {
+  Interval& interval = i.intervals.back();
+  if (!result.tournament || interval.partner < 0 || !(result.tournament->second < result.tournament->first)) return;
+  const Individual& partner = all_[static_cast<std::size_t>(interval.partner)];
+  interval.source = partner.id;
+  interval.training = partner.intervals[static_cast<std::size_t>(interval.source_rung)].training;
+  i.genome.training = interval.training;
 }
 
 void Population::end_run(const std::string& json) {
@@ -94,11 +123,12 @@ void Population::end_run(const std::string& json) {
   if (i == nullptr || result.rung != std::ssize(i->results) || result.rung >= settings_->rungs() || !i->failure.empty())
     return;
   if (const Result* before = i->last()) by_loss_.erase({before->loss, i->id});
+  if (settings_->trains_population()) end_interval(*i, result);
   i->results.push_back(result);
   by_loss_.emplace(result.loss, i->id);
   const auto rung = static_cast<std::size_t>(result.rung);
   of_rung_[rung].emplace(result.loss, i->id);
-  auto& seconds = seconds_of_rung_[rung];
+  auto& seconds = seconds_of_rung_[settings_->trains_population() ? 0 : rung];  // intervals are equally long
   seconds.insert(std::upper_bound(seconds.begin(), seconds.end(), result.seconds), result.seconds);
   stop(*i);
 }
@@ -176,7 +206,7 @@ std::optional<std::int64_t> Population::promotable() const {
 }
 
 double Population::lease(int rung) const {
-  const auto& seconds = seconds_of_rung_[static_cast<std::size_t>(rung)];
+  const auto& seconds = seconds_of_rung_[settings_->trains_population() ? 0 : static_cast<std::size_t>(rung)];
   constexpr std::size_t least = 5;
   if (seconds.size() < least) return std::numeric_limits<double>::infinity();
   return std::max(settings_->least_lease,
@@ -192,11 +222,14 @@ std::optional<std::int64_t> Population::lost(double now) const {
 }
 
 int Settings::rungs() const {
+  if (trains_population()) return static_cast<int>(std::ceil(epochs / population.interval));
   int n = 1;
   for (double e = first_epochs; e < epochs; e *= eta) ++n;
   return n;
 }
 
-double Settings::epochs_of(int rung) const { return std::min(epochs, first_epochs * std::pow(eta, rung)); }
+double Settings::epochs_of(int rung) const {
+  return std::min(epochs, trains_population() ? population.interval * (rung + 1) : first_epochs * std::pow(eta, rung));
+}
 
 }  // namespace keelson::search

@@ -24,6 +24,17 @@ enum class Objective : std::uint8_t {
 std::string to_string(Objective objective);          ///< "loss"
 Objective parse_objective(const std::string& name);  ///< throws InputError, naming all
 
+/// How a population is trained: its members train one network at the same time, copy each other's weights, and vary in
+/// the settings of the training.
+struct PopulationTraining {
+  std::int64_t members = 0;   ///< networks; 0: the search makes new networks instead
+  double interval = 1;        ///< epochs after which a member may take over the weights of another: a rung
+  double tournament = 0;      ///< ltfb: part of the training data by which members choose between two models
+  bool partition = false;     ///< ltfb: each member trains on a part of the training data of its own
+  Genome start;               ///< the design, and the settings of the training of the first member if `trains_start`
+  bool trains_start = false;  ///< the user gave settings of the training
+};
+
 /// What a search does, as the first line of its log has it.
 struct Settings {
   std::uint64_t seed = 1;                                 ///< of all choices
@@ -33,11 +44,14 @@ struct Settings {
   double first_epochs = 8;  ///< of the first rung; the next ones have `eta` times as many, at most `epochs`
   /// One of so many is promoted to the next rung (Li et al. 2018, arXiv 1810.05934); with the method grid all are.
   int eta = 4;
-  double least_lease = 60;    ///< no training counts as lost before so many seconds
-  Space space;                ///< of the networks
-  std::string data;           ///< what the workers compare their data with
-  std::string config = "{}";  ///< the program's options, as JSON
+  double least_lease = 60;        ///< no training counts as lost before so many seconds
+  Space space;                    ///< of the networks
+  PopulationTraining population;  ///< of the methods pbt and ltfb
+  std::string data;               ///< what the workers compare their data with
+  std::string config = "{}";      ///< the program's options, as JSON
 
+  /// Whether the networks are the members of a population that trains together. Rungs are its intervals.
+  bool trains_population() const { return population.members > 0; }
   int rungs() const;                 ///< number of rungs
   double epochs_of(int rung) const;  ///< epochs that a network has trained after a rung
   /// One line of JSON, {"type":"search",...}.
@@ -53,13 +67,24 @@ struct Result {
   double metric = 0;   ///< of the validation data, for people: accuracy of classes, else the loss
   double seconds = 0;  ///< of this rung
   double step_ms = 0;  ///< of a training step
+  /// Of ltfb: the losses of the member's own model and of its partner's before this rung, on the member's tournament
+  /// data; none: it had no partner.
+  std::optional<std::pair<double, double>> tournament = {};
+};
+
+/// A member's training from one rung to the next.
+struct Interval {
+  std::int64_t source = -1;   ///< the member with whose weights it began; -1: with new ones
+  int source_rung = -1;       ///< after this rung of that member
+  std::int64_t partner = -1;  ///< ltfb: the other member of the tournament before; -1: none
+  TrainingPart training{};    ///< settings of the training
 };
 
 /// A network of a search. Its number is its place among all networks of the log.
 struct Individual {
   std::int64_t id = 0;                ///< number of the network
-  Genome genome;                      ///< repaired
-  std::string key;                    ///< the genome as text; no two networks have the same
+  Genome genome;                      ///< repaired; of a member of a population: with its present training
+  std::string key;                    ///< the genome as text, or "member 3"; no two networks have the same
   Cost cost;                          ///< of the network
   std::vector<std::int64_t> parents;  ///< numbers; empty: none
   std::string origin;                 ///< "random", "crossover, mutation", ...
@@ -67,15 +92,23 @@ struct Individual {
   int slot = 0;                       ///< of that worker
   int worker = 0;                     ///< slot of the worker that trains the network, or has trained it last
   std::vector<Result> results;        ///< in the order of rungs
-  int rung = 0;                       ///< that is trained, or was trained last
-  int attempt = 0;                    ///< of this rung
-  bool running = true;                ///< whether the network is trained now
-  bool orphaned = false;              ///< the workers of the time when the training began have ended without a result
-  double since = 0;                   ///< when the training of this rung began, in seconds since 1970
-  std::string failure;                ///< why it will not be trained again; empty: it did not fail
+  /// Of a member of a population: in the order of rungs, with the rung that is trained now.
+  std::vector<Interval> intervals;
+  int rung = 0;           ///< that is trained, or was trained last
+  int attempt = 0;        ///< of this rung
+  bool running = true;    ///< whether the network is trained now
+  bool orphaned = false;  ///< the workers of the time when the training began have ended without a result
+  double since = 0;       ///< when the training of this rung began, in seconds since 1970
+  std::string failure;    ///< why it will not be trained again; empty: it did not fail
 
   /// The latest result; null: there is none.
   const Result* last() const { return results.empty() ? nullptr : &results.back(); }
+  /// The genome with the training of the latest result: a member of a population may train with other settings now.
+  Genome genome_of_last() const {
+    Genome g = genome;
+    if (!results.empty() && !intervals.empty()) g.training = intervals[results.size() - 1].training;
+    return g;
+  }
 };
 
 /// All that a search knows: the lines of its log, applied one after the other. Every worker that has read the same
@@ -116,6 +149,8 @@ class Population {
   void begin_birth(const std::string& json);
   void begin_run(const std::string& json);
   void end_run(const std::string& json);
+  bool begin_interval(Individual& i, const std::string& json) const;
+  void end_interval(Individual& i, const Result& result) const;
   void end_in_failure(const std::string& json);
   Individual* known(std::int64_t id);
   void run(Individual& i, double since);
@@ -140,6 +175,9 @@ std::string start_line(int workers, double now);
 std::string birth_line(const Individual& individual, const Space& space, std::int64_t most, double now);
 /// Claims a training; entries as in docs/file-formats.md.
 std::string run_line(std::int64_t id, int rung, int attempt, int slot, double now);
+/// The same of a member that begins another rung: `seen` lines of the log have decided how.
+std::string interval_line(std::int64_t id, int rung, const Interval& interval, std::int64_t seen, int slot,
+                          const Space& space, double now);
 /// Ends a training with a result.
 std::string result_line(std::int64_t id, const Result& result, double now);
 /// `again`: whether another trial may help.

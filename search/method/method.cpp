@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "engine/base/error.hpp"
+#include "search/log/lines.hpp"
+#include "search/method/population_training.hpp"
 
 namespace keelson::search {
 namespace {
@@ -75,7 +77,9 @@ std::optional<Child> Ageing::make_child(const Population& population, Draws& dra
       mutated(individual(population, parent).genome, population.settings().space, rates, draws), {parent}, "mutation"};
 }
 
-std::vector<std::string> method_names() { return {"evolution", "ageing", "random", "grid"}; }
+std::vector<std::string> method_names() { return {"evolution", "ageing", "random", "grid", "pbt", "ltfb"}; }
+
+bool is_population_method(const std::string& name) { return name == "pbt" || name == "ltfb"; }
 
 std::unique_ptr<Method> make_method(const std::string& name, const Space& space, std::optional<Genome> start) {
   if (start && name != "evolution")
@@ -89,6 +93,7 @@ std::unique_ptr<Method> make_method(const std::string& name, const Space& space,
   if (name == "random") return std::make_unique<RandomSearch>();
   if (name == "grid") return std::make_unique<Grid>(space);
   if (name == "tpe") refuse("the method tpe is that of Python's package optuna, and works in keelson.search alone");
+  if (is_population_method(name)) return std::make_unique<Members>();
   std::string all;
   for (const auto& n : method_names()) all += (all.empty() ? "" : ", ") + n;
   refuse("no method \"{}\"; there are {}", name, all);
@@ -96,19 +101,23 @@ std::unique_ptr<Method> make_method(const std::string& name, const Space& space,
 
 std::optional<Individual> next_individual(const Population& population, const Method& method, int slot) {
   const Settings& settings = population.settings();
-  Draws draws({settings.seed, philox::stream_of("birth"),
-               static_cast<std::uint64_t>(population.seen()) << 24 | static_cast<std::uint64_t>(slot)});
+  // The members of a population are the same whoever makes them.
+  const auto what = settings.trains_population()
+                        ? static_cast<std::uint64_t>(population.all().size())
+                        : static_cast<std::uint64_t>(population.seen()) << 24 | static_cast<std::uint64_t>(slot);
+  Draws draws({settings.seed, philox::stream_of("birth"), what});
   constexpr int most_trials = 500;
   for (int trial = 0; trial < most_trials; ++trial) {
     const auto child = method.make_child(population, draws, trial);
     if (!child) return std::nullopt;
     Individual i;
     i.genome = repaired(child->genome, settings.space);
-    i.key = to_json(i.genome, settings.space);
+    i.id = std::ssize(population.all());
+    i.key = settings.trains_population() ? member_key(i.id) : to_json(i.genome, settings.space);
+    if (settings.trains_population()) i.intervals.push_back({.training = i.genome.training});
     if (population.find(i.key) != nullptr) continue;
     i.cost = cost_of(i.genome, settings.space);
     if (!over_limit(i.cost, settings.space).empty()) continue;
-    i.id = std::ssize(population.all());
     i.parents = child->parents;
     i.origin = child->origin;
     i.seen = population.seen();

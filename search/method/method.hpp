@@ -61,13 +61,16 @@ class Grid : public Method {
   std::vector<Genome> genomes_;
 };
 
-std::vector<std::string> method_names();  ///< "evolution", "ageing", "random", "grid"
-/// Throws InputError, naming all methods, for another name. `start`: a genome to begin with; only evolution takes one.
+std::vector<std::string> method_names();             ///< "evolution", "ageing", "random", "grid", "pbt", "ltfb"
+bool is_population_method(const std::string& name);  ///< whether Settings::population says what it trains
+/// Throws InputError, naming all methods, for another name. `start`: a genome to begin with; only evolution takes one
+/// here, pbt and ltfb have theirs in Settings::population.
 std::unique_ptr<Method> make_method(const std::string& name, const Space& space, std::optional<Genome> start = {});
 
 /// The individual that a worker makes next: its genome is repaired, within the limits of the space, and none that the
 /// population knows. It depends on the lines that the population has applied and on the worker's slot alone, so the log
-/// says how to make it again. No value: after many trials there is none.
+/// says how to make it again; a member of a population depends on its number alone. No value: after many trials there
+/// is none.
 std::optional<Individual> next_individual(const Population& population, const Method& method, int slot);
 
 }  // namespace keelson::search

@@ -30,7 +30,8 @@ struct Job {
   std::string key;         ///< of the network's genome
 };
 
-/// Trainings that were lost come first, then promotions, then new networks. `now`: seconds since 1970.
+/// Trainings that were lost come first, then promotions, then new networks; of populations, new members come before
+/// further intervals, and Budget::networks does not matter. `now`: seconds since 1970.
 Job next_job(const Population& population, const Method& method, int slot, const Budget& budget, double now);
 
 /// The network of this job, whose line the population has just applied as its latest, if the training belongs to this

@@ -51,6 +51,9 @@ Result Table::result_of(const Individual& individual, int rung, const Settings& 
 }
 
 Course search_on(const Table& table, const Settings& settings, int workers, const Budget& budget) {
+  if (is_population_method(settings.method))
+    refuse("{} trains the members of a population together; a table has networks that were trained alone",
+           settings.method);
   const auto method = make_method(settings.method, settings.space);
   const auto search = search_virtually(settings, *method, workers, budget, [&](const Individual& i, int rung) {
     return table.result_of(i, rung, settings);
