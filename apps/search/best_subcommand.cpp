@@ -27,10 +27,10 @@ struct BestOptions {
 };
 
 /// Writes the checkpoint, and the ONNX model of its parameters.
-void write_parameters(const fs::path& from, const fs::path& to, const Individual& i, const Space& space) {
+void write_parameters(const fs::path& from, const fs::path& to, const Genome& genome, const Space& space) {
   fs::copy_file(from, to / "checkpoint.h5", fs::copy_options::overwrite_existing);
   const auto context = backends::make_context("cpu", "");
-  const Graph graph = network_of(i.genome, space);
+  const Graph graph = network_of(genome, space);
   Parameters parameters(graph, *context, 0);
   const Plan plan(graph, parameters, {.batch = 1, .training = false});  // gives the parameters memory
   const CheckpointReader reader(to / "checkpoint.h5", false, nullptr);
@@ -51,17 +51,21 @@ ExitCode best(const BestOptions& o) {
   if (o.out.empty()) {
     for (const std::int64_t k : ids)
       fmt::print("{}\n  {}\n", result_of(p.all()[static_cast<std::size_t>(k)], p.settings()),
-                 summary_of(p.all()[static_cast<std::size_t>(k)].genome, space));
+                 summary_of(p.all()[static_cast<std::size_t>(k)].genome_of_last(), space));
     return ExitCode::done;
   }
+  const Genome genome = chosen.genome_of_last();
   fs::create_directories(o.out);
-  write_atomically(fs::path(o.out) / "genome.json", to_json(chosen.genome, space) + "\n", Target::output);
-  write_atomically(fs::path(o.out) / "network.hpp", cpp_source(chosen.genome, space), Target::output);
-  write_atomically(fs::path(o.out) / "network.py", python_source(chosen.genome, space), Target::output);
-  const auto checkpoint = newest_checkpoint(search.folder().path / "networks" / fmt::format("{:06}", id));
-  if (!checkpoint.empty()) write_parameters(checkpoint, o.out, chosen, space);
+  write_atomically(fs::path(o.out) / "genome.json", to_json(genome, space) + "\n", Target::output);
+  write_atomically(fs::path(o.out) / "network.hpp", cpp_source(genome, space), Target::output);
+  write_atomically(fs::path(o.out) / "network.py", python_source(genome, space), Target::output);
+  auto folder = search.folder().path / "networks" / fmt::format("{:06}", id);
+  if (p.settings().trains_population() && chosen.last() != nullptr)
+    folder = folder_of_rung(folder, chosen.last()->rung);
+  const auto checkpoint = newest_checkpoint(folder);
+  if (!checkpoint.empty()) write_parameters(checkpoint, o.out, genome, space);
   fmt::print("{}\n  {}\n{}: genome.json, network.hpp, network.py{}\n", result_of(chosen, p.settings()),
-             summary_of(chosen.genome, space), o.out,
+             summary_of(genome, space), o.out,
              checkpoint.empty() ? "; the checkpoint was not kept (--keep)" : ", checkpoint.h5, network.onnx");
   return ExitCode::done;
 }

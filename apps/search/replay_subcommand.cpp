@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "engine/base/counted.hpp"
 #include "search/log/lines.hpp"
 #include "search/method/method.hpp"
+#include "search/method/population_training.hpp"
 
 namespace keelson::search {
 namespace {
@@ -23,21 +25,41 @@ struct ReplayOptions {
   app::DeviceOptions device;
 };
 
-/// Makes each network again from the lines of the log before its own. Returns how many differ.
+/// Whether the lines before a member's interval give the same source, partner and training as the log has.
+bool interval_differs(const Line& line, const Population& population) {
+  const Space& space = population.settings().space;
+  const std::int64_t id = line.whole("id");
+  if (!line.has("source") || line.whole("seen") != population.seen() || id >= std::ssize(population.all()))
+    return false;
+  const Individual& member = population.all()[static_cast<std::size_t>(id)];
+  if (member.running || std::ssize(member.results) != line.whole("rung")) return false;  // another worker was first
+  const Interval logged = parse_interval(line, space), made = next_interval(population, member);
+  return logged.source != made.source || logged.source_rung != made.source_rung || logged.partner != made.partner ||
+         logged.training != made.training;
+}
+
+/// Makes each network, and each interval of a population's member, again from the lines of the log before its own.
+/// Returns how many differ.
 std::int64_t remake(const SearchFolder& folder, const Method& method, Population& population) {
   std::int64_t differ = 0;
   SearchLog log(folder.log(), false);
   log.read_new([&](const std::string& json) {
     if (population.begun() && Line(json).text("type") == "birth") {
-      const Individual logged = parse_birth(Line(json), population.settings().space);
+      const Space& space = population.settings().space;
+      const Individual logged = parse_birth(Line(json), space);
       // The worker may not have read the lines that others wrote at the same time.
       if (logged.seen == population.seen()) {
         const auto made = next_individual(population, method, logged.slot);
-        if (!made || made->key != logged.key) {
+        if (!made || to_json(made->genome, space) != to_json(logged.genome, space)) {
           ++differ;
           fmt::print("network {}: the log has another genome than its lines give\n", population.all().size());
         }
       }
+    }
+    if (population.begun() && Line(json).text("type") == "run" && interval_differs(Line(json), population)) {
+      ++differ;
+      fmt::print("member {}: the log has another interval {} than its lines give\n", Line(json).whole("id"),
+                 Line(json).whole("rung"));
     }
     population.apply(json);
   });
@@ -73,6 +95,12 @@ std::int64_t retrain(const ReplayOptions& o, const Population& population, app::
   return differ;
 }
 
+std::string intervals_text(const Population& population) {
+  std::int64_t intervals = 0;
+  for (const Individual& i : population.all()) intervals += std::max<std::int64_t>(0, std::ssize(i.intervals) - 1);
+  return population.settings().trains_population() ? " and " + counted(intervals, "interval") : "";
+}
+
 ExitCode replay(const ReplayOptions& o, app::Launch& launch) {
   if (o.folders.size() != 1) refuse("replay: give the folder of one search");
   if (o.retrain > 0 && o.scratch.empty())
@@ -80,12 +108,15 @@ ExitCode replay(const ReplayOptions& o, app::Launch& launch) {
   if (!o.scratch.empty() && std::filesystem::exists(o.scratch))
     refuse("--scratch {}: exists; name a new folder", o.scratch);
   const ReadSearch search(o.folders[0]);
+  if (o.retrain > 0 && search.population().settings().trains_population())
+    refuse("--retrain: the members of a population have weights of each other, and are not trained again");
   const auto method = make_method(search.population().settings().method, search.population().settings().space);
   Population population;
   std::int64_t differ = remake(search.folder(), *method, population);
   if (launch.world.rank() == 0)
-    fmt::print("{} made again from the log, {} differ\n",
-               counted(static_cast<std::int64_t>(population.all().size()), "network"), differ);
+    fmt::print("{}{} made again from the log, {} differ\n",
+               counted(static_cast<std::int64_t>(population.all().size()), "network"), intervals_text(population),
+               differ);
   if (o.retrain > 0) differ += retrain(o, population, launch);
   return differ == 0 ? ExitCode::done : ExitCode::failure;
 }

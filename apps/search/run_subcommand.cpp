@@ -20,6 +20,8 @@
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/ranks.hpp"
+#include "search/genome/design.hpp"
+#include "search/method/population_training.hpp"
 
 namespace keelson::search {
 namespace {
@@ -33,7 +35,9 @@ struct RunOptions {
   std::int64_t networks = 100, epochs = 8, first_epochs = 0;
   int eta = 4, ranks_per_network = 1, keep = 5;
   std::uint64_t seed = 1;
-  double time_limit = 0, lease = 60;
+  double time_limit = 0, lease = 60, tournament = 0.1;
+  std::int64_t interval = 1;
+  bool partition = false;
   bool overwrite = false, join = false;
   app::Subcommand* subcommand = nullptr;
 };
@@ -45,7 +49,8 @@ std::string text_of(const std::string& path) {
 }
 
 void declare_limits(RunOptions& o, app::Subcommand& v) {
-  v.option("--networks", o.networks, "Train at most so many networks, those of earlier starts included", "N")
+  v.option("--networks", o.networks,
+           "Train at most so many networks, those of earlier starts included; of pbt and ltfb: members", "N")
       .positive()
       .not_stored();
   v.option("--time-limit", o.time_limit, "Begin no training after so many seconds of this start; 0: no limit",
@@ -56,6 +61,17 @@ void declare_limits(RunOptions& o, app::Subcommand& v) {
       .positive()
       .not_stored();
   v.option("--keep", o.keep, "Keep the checkpoints of so many networks, the best", "N").positive().not_stored();
+}
+
+void declare_population(RunOptions& o, app::Subcommand& v) {
+  v.option("--interval", o.interval, "pbt, ltfb: epochs after which a member may take over the weights of another", "N")
+      .positive()
+      .stored();
+  v.option("--tournament", o.tournament,
+           "ltfb: part of the training data that is held out, and by which members choose between two models", "PART")
+      .between(0.001, 0.9)
+      .stored();
+  v.flag("--partition", o.partition, "ltfb: each member trains on a part of the training data of its own").stored();
 }
 
 void declare_search(RunOptions& o, app::Subcommand& v) {
@@ -83,7 +99,38 @@ void declare_search(RunOptions& o, app::Subcommand& v) {
       .stored();
   v.option_without_default("--space", o.space, "JSON file that restricts the choices of genes, and sets limits", "FILE")
       .stored();
-  v.option_without_default("--start", o.start, "JSON file with a genome to begin with (evolution)", "FILE").stored();
+  v.option_without_default("--start", o.start,
+                           "JSON file with a genome to begin with (evolution), or whose network is trained (pbt, ltfb)",
+                           "FILE")
+      .stored();
+}
+
+/// What the members of a population train. `s` is complete but for this.
+PopulationTraining population_of(const RunOptions& o, const Settings& s) {
+  if (o.first_epochs > 0) refuse("--first-epochs: {} trains all members to the end", o.method);
+  if (s.objectives != std::vector{Objective::loss})
+    refuse("--objective: {} trains one network, so it can minimise the loss alone", o.method);
+  if (o.method == "pbt" && o.partition)
+    refuse("--partition: pbt trains all members on all training data; --method ltfb takes parts");
+  PopulationTraining p;
+  p.members = o.networks;
+  p.interval = static_cast<double>(std::min(o.interval, o.epochs));
+  p.tournament = o.method == "ltfb" ? o.tournament : 0;
+  p.partition = o.partition;
+  p.trains_start = !o.start.empty();
+  if (p.trains_start) {
+    p.start = repaired(parse_genome(text_of(o.start), s.space), s.space);
+  } else if (const auto design = only_design(s.space)) {
+    p.start = *design;
+  } else {
+    refuse(
+        "--method {} trains one network: name its genome with --start, or leave one choice for each gene of stages and "
+        "dense layers, and for their numbers, in --space",
+        o.method);
+  }
+  if (const auto why = over_limit(cost_of(p.start, s.space), s.space); !why.empty())
+    refuse("the network has {}: set \"limits\" in --space", why);
+  return p;
 }
 
 Settings settings_of(const RunOptions& o, const SearchData& data) {
@@ -100,6 +147,7 @@ Settings settings_of(const RunOptions& o, const SearchData& data) {
   if (!o.space.empty()) s.space.restrict(text_of(o.space));
   s.data = fmt::format("{:016x}", data.digest());
   s.config = nlohmann::json(o.subcommand->values()).dump();
+  if (is_population_method(o.method)) s.population = population_of(o, s);
   return s;
 }
 
@@ -123,7 +171,7 @@ ExitCode run_workers(const RunOptions& o, const SearchData& data, app::Launch& l
   SearchRun search(SearchFolder{o.out}, data, world);
   const Settings& settings = search.settings();
   std::optional<Genome> start;
-  if (!o.start.empty()) start = parse_genome(text_of(o.start), settings.space);
+  if (!o.start.empty() && !settings.trains_population()) start = parse_genome(text_of(o.start), settings.space);
   const auto method = make_method(settings.method, settings.space, std::move(start));
   app::DeviceSession device = app::open_device(o.device, launch);
   const auto tell = [](const std::string& line) {
@@ -154,11 +202,13 @@ void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) 
   if (best.empty()) return;
   const Individual& i = search.population().all()[static_cast<std::size_t>(best[0])];
   fmt::print("best network {}\n  {}\n", result_of(i, search.population().settings()),
-             summary_of(i.genome, search.population().settings().space));
+             summary_of(i.genome_of_last(), search.population().settings().space));
   if (data.test() != nullptr) {
     app::DeviceSession device{backends::make_context(o.device.device, ""), nullptr};
     const NetworkTrainer judge{search.population().settings(), data, *device.context, nullptr, o.out, {}};
-    const Result r = judge.evaluate(i.id, i.genome, *data.test());
+    auto folder = judge.checkpoints_of(i.id);
+    if (judge.settings.trains_population()) folder = folder_of_rung(folder, i.last()->rung);
+    const Result r = judge.evaluate(newest_checkpoint(folder), i.id, i.genome, *data.test());
     fmt::print("test data: loss {:.5g}{}\n", r.loss,
                search.population().settings().space.classes ? fmt::format(", accuracy {:.4f}", r.metric) : "");
   }
@@ -168,6 +218,7 @@ void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) 
 ExitCode run(RunOptions& o, app::Launch& launch) {
   const SearchData data(o.data, &launch.world);
   const Settings settings = settings_of(o, data);
+  if (settings.trains_population()) MemberData(settings, data.training());  // refuses before anything is removed
   const auto lock = hold_new_folder(o, launch.world);
   begin_search(SearchFolder{o.out}, settings, launch.world);
   const ExitCode code = run_workers(o, data, launch, false);
@@ -203,6 +254,7 @@ void define_run(app::CommandLine& line) {
   v.find("data").required();
   v.option("--out", o->out, "Folder of the search", "DIR").not_stored();
   declare_search(*o, v);
+  declare_population(*o, v);
   declare_limits(*o, v);
   v.flag("--overwrite", o->overwrite, "Remove the search that --out holds").not_stored();
   app::declare(o->device, v);

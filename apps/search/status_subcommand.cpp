@@ -15,6 +15,12 @@ namespace {
 
 using Folders = std::vector<std::string>;
 
+/// Where a member of a population has its weights from, if these are another's.
+std::string source_of(const Individual& i) {
+  if (i.intervals.empty() || i.intervals.back().source < 0 || i.intervals.back().source == i.id) return "";
+  return fmt::format("; from member {}", i.intervals.back().source);
+}
+
 ExitCode status(const Folders& folders) {
   for (const auto& folder : folders) {
     const ReadSearch search(folder);
@@ -22,8 +28,8 @@ ExitCode status(const Folders& folders) {
     fmt::print("{}: {}\n", folder, state_of(p));
     for (const Individual& i : p.all())
       if (i.running)
-        fmt::print("  {} trains up to {:g} epochs, for {:.0f} s: {}\n", i.id, p.settings().epochs_of(i.rung),
-                   seconds_since_1970() - i.since, summary_of(i.genome, p.settings().space));
+        fmt::print("  {} trains up to {:g} epochs, for {:.0f} s: {}{}\n", i.id, p.settings().epochs_of(i.rung),
+                   seconds_since_1970() - i.since, summary_of(i.genome, p.settings().space), source_of(i));
   }
   return ExitCode::done;
 }

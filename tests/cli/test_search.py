@@ -146,6 +146,124 @@ class Searches(Case):
                     self.assertIn(f"keelson::{kind}(h, ", (best / "network.hpp").read_text())
         self.assertRegex(done.stdout, r"best network \d+: loss [\d.e-]+, accuracy (1\.|0\.9)", stages)
 
+    def population_words(self, method, *others, interval=2):
+        one = self.write("one.json", json.dumps({
+            "dense": {"layers": [1, 1], "units": [16], "activation": ["relu"], "batch_norm": ["no"], "dropout": ["0"]},
+            "training": {"optimizer": ["sgd", "adam"], "batch": [16, 32], "schedule": ["constant"], "warmup": ["0"]}}))
+        return ["run", "--data", self.table, "--classes", "--out", self.out, "--method", method, "--space", one,
+                "--networks", 5, "--epochs", 3 * interval, "--interval", interval, *others]
+
+    def population_is_complete(self):
+        """Each of 5 members has a result of each of 3 intervals, or has failed."""
+        self.assertEqual({line["member"] for line in lines_of(self.out, "birth")}, set(range(5)))
+        results = [(line["id"], line["rung"]) for line in lines_of(self.out, "result")]
+        self.assertEqual(len(results), len(set(results)))
+        failed = {line["id"] for line in lines_of(self.out, "failure")}
+        self.assertEqual({i for i, rung in results if rung == 2} | failed, set(range(5)))
+
+    def population_is_shown(self):
+        status = PROGRAM.run("status", self.out)
+        self.assertRegex(status.stdout, r"best \d+: loss .*15 of 15 intervals, \d+ with another's weights; 5 networks, 0 running")
+        page = (self.out / "report.html").read_text()
+        for text in ("Loss of each member", "Learning rate of each member", "Lineage of the best", "new weights"):
+            self.assertIn(text, page)
+        best = self.folder / "best"
+        written = PROGRAM.run("best", self.out, "--out", best)
+        self.assertEqual(written.returncode, 0, written.stderr)
+        self.assertEqual({p.name for p in best.iterdir()},
+                         {"genome.json", "network.hpp", "network.py", "checkpoint.h5", "network.onnx"})
+        again = PROGRAM.run("replay", self.out)
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        self.assertIn("5 networks and 10 intervals made again from the log, 0 differ", again.stdout)
+
+    def test_population_based_training(self):
+        done = PROGRAM.run(*self.population_words("pbt", "--keep", 2), ranks=2, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 workers by pbt; 6 epochs, 5 members in intervals of 2", done.stdout)
+        self.population_is_complete()
+        copied = [line for line in lines_of(self.out, "run") if line["source"] != line["id"]]
+        self.assertGreaterEqual(len(copied), 1)
+        self.population_is_shown()
+        # Only the last checkpoints of the two best are kept.
+        kept = sorted(str(p.relative_to(self.out / "networks")) for p in (self.out / "networks").rglob("*.h5"))
+        self.assertEqual(len([k for k in kept if "best" not in k]), 2, kept)
+        self.assertTrue(all("rung-000002" in k for k in kept), kept)
+
+    def test_tournaments(self):
+        done = PROGRAM.run(*self.population_words("ltfb", "--partition"), ranks=2, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.population_is_complete()
+        tournaments = [line for line in lines_of(self.out, "result") if "own_loss" in line]
+        self.assertEqual(len(tournaments), 2 * 4)  # one of five sits out in each of two rounds
+        self.population_is_shown()
+        # Neither the number of workers nor the ranks of a worker's network change what is trained.
+        losses = {(line["id"], line["rung"]): line["loss"] for line in lines_of(self.out, "result")}
+        done = PROGRAM.run(*self.population_words("ltfb", "--partition", "--overwrite"), env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual({(line["id"], line["rung"]): line["loss"] for line in lines_of(self.out, "result")}, losses)
+        done = PROGRAM.run(*self.population_words("ltfb", "--overwrite", "--ranks-per-network", 2), ranks=2, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.population_is_complete()
+
+    def test_intervals_change_nothing(self):
+        """A member that goes on alone gives the bits of a training without intervals: weights, optimizer, schedule, order."""
+        space = self.write("steady.json", json.dumps({
+            "dense": {"layers": [1, 1], "units": [16], "activation": ["relu"], "batch_norm": ["yes"], "dropout": ["0.1"]},
+            "training": {"optimizer": ["adam"], "rate": ["0.01"], "batch": [32], "schedule": ["cosine"], "warmup": ["0.2"]}}))
+        losses = []
+        for interval in (1, 6):
+            out = self.folder / f"interval{interval}"
+            done = PROGRAM.run("run", "--data", self.table, "--classes", "--out", out, "--method", "pbt", "--space", space,
+                               "--networks", 1, "--epochs", 6, "--interval", interval, env=ONE_THREAD)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            results = lines_of(out, "result")
+            self.assertEqual(len(results), 6 // interval)
+            losses.append(results[-1]["loss"])
+        self.assertEqual(*losses)
+
+    def test_weights_are_taken_over(self):
+        """With so small a rate, a member has the loss of the weights with which it began."""
+        space = self.write("slow.json", json.dumps({
+            "dense": {"layers": [1, 1], "units": [16], "activation": ["relu"], "batch_norm": ["no"], "dropout": ["0"]},
+            "training": {"optimizer": ["adam"], "rate": ["0.0001"], "batch": [256], "schedule": ["constant"], "warmup": ["0"],
+                         "weight_decay": ["0"]}}))
+        for method in ("pbt", "ltfb"):
+            with self.subTest(method):
+                self.out = self.folder / method
+                done = PROGRAM.run("run", "--data", self.table, "--classes", "--out", self.out, "--method", method, "--space",
+                                   space, "--networks", 6, "--epochs", 2, env=ONE_THREAD)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                results = {(line["id"], line["rung"]): line for line in lines_of(self.out, "result")}
+                taken = 0
+                for line in lines_of(self.out, "run"):
+                    after = results[line["id"], 1]
+                    other = line["source"] if method == "pbt" else line["partner"]
+                    own = results[line["id"], 0]["loss"]
+                    if method == "ltfb" and not after["partner_loss"] < after["own_loss"] or other == line["id"]:
+                        self.assertAlmostEqual(after["loss"], own, delta=0.02)
+                        continue
+                    source = results[other, line["source_rung"]]["loss"]
+                    self.assertAlmostEqual(after["loss"], source, delta=0.02)
+                    taken += abs(source - own) > 0.05
+                self.assertGreaterEqual(taken, 1)
+
+    def test_populations_that_are_killed(self):
+        for method in ("pbt", "ltfb"):
+            with self.subTest(method):
+                self.out = self.folder / method
+                run = self.start(*self.population_words(method, interval=50))
+                self.wait_for(7)
+                run.send_signal(signal.SIGKILL)
+                run.wait()
+                before = len(lines_of(self.out, "result"))
+                done = PROGRAM.run("resume", self.out, ranks=2, env=ONE_THREAD)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.population_is_complete()
+                # Only what was trained when the worker died is trained again. Of equal claims the first one counts.
+                self.assertLess(before, 15)
+                again = {(line["id"], line["rung"]) for line in lines_of(self.out, "run") if line["attempt"] > 0}
+                self.assertLessEqual(len(again), 1)
+
     def start(self, *words):
         output = open(self.folder / f"output-{time.monotonic()}", "w")
         self.addCleanup(output.close)
@@ -212,6 +330,12 @@ class Searches(Case):
                              "the data are not those with which the search began"),
                             (["run", "--data", self.table, "--out", self.folder / "b"], "ask for classes"),
                             (["run", "--data", self.table, "--out", self.folder / "b", "--method", "magic"], "--method"),
+                            (["run", "--data", self.table, "--classes", "--out", self.folder / "b", "--method", "pbt"],
+                             "--method pbt trains one network: name its genome with --start"),
+                            (["run", "--data", self.table, "--classes", "--out", self.folder / "b", "--method", "pbt",
+                              "--first-epochs", 1], "--first-epochs: pbt trains all members to the end"),
+                            (self.population_words("pbt", "--partition", "--overwrite"), "--method ltfb takes parts"),
+                            (self.population_words("ltfb", "--tournament", 0.01, "--overwrite"), "192 training samples are too few for 5 members"),
                             (["best", self.out, "--network", 99], "there are the networks 0 to"),
                             (["replay", self.out, "--retrain", 1], "--scratch")):
             with self.subTest(says):

@@ -11,6 +11,7 @@
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "apps/search/page/draw_network.hpp"
+#include "apps/search/page/population_report.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 
@@ -86,7 +87,7 @@ std::string table_of_best(const Population& p, std::size_t most) {
     text += row({std::to_string(id), fmt::format("{:.5g}", r.loss), classes ? fmt::format("{:.4f}", r.metric) : "",
                  std::to_string(i.cost.parameters), fmt::format("{:.3g}", r.step_ms),
                  fmt::format("{:g}", p.settings().epochs_of(r.rung)), origin,
-                 escape(summary_of(i.genome, p.settings().space))});
+                 escape(summary_of(i.genome_of_last(), p.settings().space))});
   }
   return text + "</table>\n";
 }
@@ -106,7 +107,7 @@ std::string family(const Population& p, std::int64_t id, std::set<std::int64_t>&
 }
 
 std::string rungs(const Population& p) {
-  if (p.settings().rungs() == 1) return "";
+  if (p.settings().rungs() == 1 || p.settings().trains_population()) return "";
   std::string text = "<h2>Early stopping</h2>\n<table>\n" + row({"epochs", "networks"}, "th");
   for (int rung = 0; rung < p.settings().rungs(); ++rung) {
     const auto n = std::ranges::count_if(p.all(), [&](const Individual& i) { return std::ssize(i.results) > rung; });
@@ -135,11 +136,15 @@ std::string render_search(const ReadSearch& search) {
       escape(search.folder().path.string()), app::report_style, escape(state_of(p)));
   constexpr std::size_t most_networks = 20, drawn = 3;
   const auto best = p.best(drawn);
-  text += app::plot::svg(course(p)) + app::plot::svg(sizes(p));
+  const bool together = p.settings().trains_population();
+  text += together ? population_curves(p) : app::plot::svg(course(p)) + app::plot::svg(sizes(p));
   text += "<h2>The best networks</h2>\n" + table_of_best(p, most_networks);
-  for (const std::int64_t id : best)
+  if (together) text += lineage_of_best(p);
+  for (const std::int64_t id : best) {
+    if (together && id != best[0]) break;  // all members are the same network
     text += fmt::format("<h3>Network {}</h3>\n{}", id, draw_network(at(p, id).genome, p.settings().space));
-  if (!best.empty()) {
+  }
+  if (!best.empty() && !together) {
     std::set<std::int64_t> shown;
     text += "<h2>Ancestors of the best</h2>\n<ul>\n" + family(p, best[0], shown, 0) + "</ul>\n";
   }

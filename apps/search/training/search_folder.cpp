@@ -83,11 +83,27 @@ std::string result_of(const Individual& i, const Settings& settings) {
                      counted(i.cost.parameters, "parameter"));
 }
 
+namespace {
+
+/// "12 of 64 intervals, 3 with another's weights; ".
+std::string exchanges_of(const Population& population) {
+  const Settings& s = population.settings();
+  std::int64_t done = 0, copied = 0;
+  for (const Individual& i : population.all()) {
+    done += std::ssize(i.results);
+    for (const Interval& interval : i.intervals) copied += interval.source >= 0 && interval.source != i.id ? 1 : 0;
+  }
+  return fmt::format("{} of {} intervals, {} with another's weights; ", done, s.population.members * s.rungs(), copied);
+}
+
+}  // namespace
+
 std::string state_of(const Population& population) {
   const auto failed = std::ranges::count_if(population.all(), [](const Individual& i) { return !i.failure.empty(); });
   std::string text =
       fmt::format("{}, {} running, {} failed", counted(static_cast<std::int64_t>(population.all().size()), "network"),
                   population.running(), failed);
+  if (population.settings().trains_population()) text = exchanges_of(population) + text;
   const auto best = population.best(1);
   if (!best.empty())
     text = fmt::format("best {}; {}",

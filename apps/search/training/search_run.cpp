@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "apps/search/training/train_member.hpp"
 #include "apps/search/training/train_network.hpp"
 #include "apps/search/training/worker_group.hpp"
 #include "engine/base/counted.hpp"
@@ -24,6 +26,13 @@ int slot_of_new_workers(Communicator& world) {
       slots * (1 + Digest().add(process.host).add(process.number).add(process.started).value() % (slots - 1)));
   world.broadcast(&slot, sizeof slot, 0);
   return static_cast<int>(slot);
+}
+
+std::string rungs_text(const Settings& s) {
+  if (s.trains_population())
+    return fmt::format("{} in intervals of {}", counted(s.population.members, "member"), s.population.interval);
+  return s.rungs() == 1 ? "no early stopping"
+                        : fmt::format("the first of {} rungs after {}", s.rungs(), s.first_epochs);
 }
 
 }  // namespace
@@ -56,9 +65,7 @@ SearchRun::SearchRun(SearchFolder folder, const SearchData& data, Communicator& 
 
 std::string SearchRun::describe(int workers) const {
   const Settings& s = settings();
-  return fmt::format(
-      "{} by {}; {} epochs, {}", counted(workers, "worker"), s.method, s.epochs,
-      s.rungs() == 1 ? "no early stopping" : fmt::format("the first of {} rungs after {}", s.rungs(), s.first_epochs));
+  return fmt::format("{} by {}; {} epochs, {}", counted(workers, "worker"), s.method, s.epochs, rungs_text(s));
 }
 
 WorkerTimes SearchRun::work(Context& context, Communicator& on_device, const Method& method, const StartOptions& o) {
@@ -75,6 +82,8 @@ WorkerTimes SearchRun::work(Context& context, Communicator& on_device, const Met
   work.first_slot = o.joins ? slot_of_new_workers(world_) : 0;
   work.keep = o.keep;
   if (is_first) work.tell = o.tell;
+  std::optional<MemberData> members;
+  if (settings().trains_population()) work.members = &members.emplace(settings(), data_.training());
   return group.work(work);
 }
 

@@ -70,11 +70,41 @@ Result judged(const Graph& graph, Parameters& parameters, const Dataset& data, C
   return result;
 }
 
+/// Makes the trainer begin with the weights and the optimizer's state of another run, but with its own seed and number
+/// of epochs.
+void begin_with(Trainer& trainer, Parameters& parameters, const TrainingRun& run, const TrainerOptions& options,
+                std::int64_t epochs_done, Communicator* ranks) {
+  const CheckpointReader reader(run.source, false, ranks);
+  RunState state = reader.load(name_of(run.source_id), parameters, options.moments());
+  state.network = options.network;
+  state.seed = options.seed;
+  state.epoch = epochs_done;
+  const CheckpointCopy copy = copy_run(state, parameters, options.moments());
+  trainer.resume(CheckpointReader(&copy, run.source, ranks));
+}
+
+/// Folders of rungs, the latest first.
+std::vector<std::filesystem::path> rung_folders(const std::filesystem::path& member) {
+  std::vector<std::filesystem::path> folders;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(member, none))
+    if (entry.path().filename().string().starts_with("rung-")) folders.push_back(entry.path());
+  std::sort(folders.rbegin(), folders.rend());
+  return folders;
+}
+
 }  // namespace
+
+std::filesystem::path folder_of_rung(const std::filesystem::path& member, int rung) {
+  return member / fmt::format("rung-{:06}", rung);
+}
 
 std::filesystem::path newest_checkpoint(const std::filesystem::path& folder) {
   const auto all = CheckpointFolder(folder, 1).list();
-  return all.empty() ? std::filesystem::path() : all.back();
+  if (!all.empty()) return all.back();
+  for (const auto& rung : rung_folders(folder))
+    if (const auto newest = newest_checkpoint(rung); !newest.empty()) return newest;
+  return {};
 }
 
 std::uint64_t seed_of(const Settings& settings, std::int64_t id) {
@@ -87,27 +117,35 @@ std::filesystem::path NetworkTrainer::checkpoints_of(std::int64_t id) const {
 }
 
 Result NetworkTrainer::train(std::int64_t id, const Genome& genome, int rung) const {
+  return train({.id = id, .genome = genome, .rung = rung, .data = data.training(), .folder = checkpoints_of(id)});
+}
+
+Result NetworkTrainer::train(const TrainingRun& run) const {
   const Autotuner::RulesOfThumb the_same_kernels_each_time(context.device().autotuner());
-  const Graph graph = network_of(genome, settings.space);
-  const TrainingPlan plan = training_of(genome, settings.space, settings.epochs);
-  Parameters parameters(graph, context, seed_of(settings, id));
+  const Graph graph = network_of(run.genome, settings.space);
+  const TrainingPlan plan = training_of(run.genome, settings.space, settings.epochs);
+  const auto epochs_after = [&](int rung) { return static_cast<std::int64_t>(std::llround(settings.epochs_of(rung))); };
+  Parameters parameters(graph, context, seed_of(settings, run.id));
   TrainerOptions t;
-  t.network = name_of(id);
-  t.texts["genome"] = to_json(genome, settings.space);
+  t.network = name_of(run.id);
+  t.texts["genome"] = to_json(run.genome, settings.space);
   t.texts["scaling"] = data.scaling();
-  t.batch = batch_of(plan, data.training(), ranks == nullptr ? 1 : ranks->size());
-  t.epochs = static_cast<std::int64_t>(std::llround(settings.epochs_of(rung)));
-  t.seed = seed_of(settings, id);
+  t.batch = batch_of(plan, run.data, ranks == nullptr ? 1 : ranks->size());
+  t.epochs = epochs_after(run.rung);
+  t.seed = seed_of(settings, run.id);
   t.optimizer = plan.optimizer;
   t.schedule = plan.schedule;
   t.interrupted = interrupted;
-  t.checkpoints = {.folder = checkpoints_of(id), .keep = 1, .epochs = t.epochs};
-  const auto checkpoint = newest_checkpoint(checkpoints_of(id));
+  t.checkpoints = {.folder = run.folder, .keep = 1, .epochs = t.epochs};
+  const auto checkpoint = newest_checkpoint(run.folder);
   StepTimes times;
   StopReason reason = StopReason::epochs_done;
   try {
-    Trainer trainer(graph, parameters, data.training(), nullptr, ranks, t);
-    if (!checkpoint.empty()) trainer.resume(checkpoint);
+    Trainer trainer(graph, parameters, run.data, nullptr, ranks, t);
+    if (!checkpoint.empty())
+      trainer.resume(checkpoint);
+    else if (!run.source.empty())
+      begin_with(trainer, parameters, run, t, epochs_after(run.rung - 1), ranks);
     reason = trainer.run({&times}).reason;
   } catch (const OutOfMemory&) {
     throw;
@@ -126,15 +164,20 @@ Result NetworkTrainer::train(std::int64_t id, const Genome& genome, int rung) co
   } catch (const Error& e) {
     throw Diverged(e.what());
   }
-  result.rung = rung;
+  result.rung = run.rung;
   result.step_ms = times.median();
   return result;
 }
 
 Result NetworkTrainer::evaluate(std::int64_t id, const Genome& genome, const Dataset& data_to_judge) const {
-  const Autotuner::RulesOfThumb the_same_kernels_each_time(context.device().autotuner());
   const auto checkpoint = newest_checkpoint(checkpoints_of(id));
   if (checkpoint.empty()) refuse("{}: network {} has no checkpoint here", checkpoints_of(id).string(), id);
+  return evaluate(checkpoint, id, genome, data_to_judge);
+}
+
+Result NetworkTrainer::evaluate(const std::filesystem::path& checkpoint, std::int64_t id, const Genome& genome,
+                                const Dataset& data_to_judge) const {
+  const Autotuner::RulesOfThumb the_same_kernels_each_time(context.device().autotuner());
   const Graph graph = network_of(genome, settings.space);
   Parameters parameters(graph, context, seed_of(settings, id));
   const CheckpointReader reader(checkpoint, false, ranks);

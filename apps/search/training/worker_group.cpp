@@ -41,6 +41,11 @@ class Progress {
   std::chrono::steady_clock::time_point last_;
 };
 
+Result train_task(const WorkerGroup::Work& work, const MemberTask& task) {
+  if (work.members == nullptr) return work.trainer.train(task.id, task.genome, task.rung);
+  return train_member(work.trainer, *work.members, task);
+}
+
 }  // namespace
 
 WorkerGroup::WorkerGroup(Communicator& world, Communicator& on_device, int ranks_per_network) {
@@ -52,26 +57,20 @@ WorkerGroup::WorkerGroup(Communicator& world, Communicator& on_device, int ranks
   if (ranks_per_network > 1) ranks_ = on_device.split(number_, world.rank());
 }
 
-Result WorkerGroup::train_together(const NetworkTrainer& trainer, const Individual& i, int rung,
-                                   const Space& space) const {
-  if (ranks_) {
-    Communicator& host = ranks_->on_host();
-    shared_text(host, to_json(i.genome, space));
-    std::int64_t job[] = {i.id, rung};
-    host.broadcast(job, sizeof job, 0);
-  }
-  return trainer.train(i.id, i.genome, rung);
+Result WorkerGroup::train_together(const Work& work, const Individual& i) const {
+  const MemberTask task = work.members != nullptr ? MemberTask::of(work.population, i)
+                                                  : MemberTask{.id = i.id, .rung = i.rung, .genome = i.genome};
+  if (ranks_) shared_text(ranks_->on_host(), task.to_json(work.population.settings().space));
+  return train_task(work, task);
 }
 
-void WorkerGroup::follow(const NetworkTrainer& trainer, const Space& space) const {
+void WorkerGroup::follow(const Work& work) const {
   Communicator& host = ranks_->on_host();
   for (;;) {
-    const std::string genome = shared_text(host, "");
-    if (genome.empty()) return;
-    std::int64_t job[2];
-    host.broadcast(job, sizeof job, 0);
+    const std::string task = shared_text(host, "");
+    if (task.empty()) return;
     try {
-      trainer.train(job[0], parse_genome(genome, space), static_cast<int>(job[1]));
+      train_task(work, MemberTask::parse(task, work.population.settings().space));
     } catch (const RanksLost&) {
       throw;
     } catch (const Error&) {  // the first rank has the same error, and writes it into the log
@@ -80,13 +79,15 @@ void WorkerGroup::follow(const NetworkTrainer& trainer, const Space& space) cons
 }
 
 WorkerTimes WorkerGroup::lead(const Work& work) const {
-  const Space& space = work.population.settings().space;
   Progress progress(work.tell);
   WorkerTask task{work.log, work.population, work.method, work.first_slot + number_, work.budget};
-  task.train = [&](const Individual& i, int rung) { return train_together(work.trainer, i, rung, space); };
+  task.train = [&](const Individual& i, int) { return train_together(work, i); };
   task.interrupted = work.trainer.interrupted;
   task.tell = [&](const Population& population) {
-    remove_checkpoints(population, work.trainer, work.keep);
+    if (work.members != nullptr)
+      remove_member_checkpoints(population, work.trainer, work.keep);
+    else
+      remove_checkpoints(population, work.trainer, work.keep);
     if (work.tell) progress.see(population);
   };
   const WorkerTimes times = search::work(task);
@@ -96,7 +97,7 @@ WorkerTimes WorkerGroup::lead(const Work& work) const {
 
 WorkerTimes WorkerGroup::work(const Work& work) const {
   if (is_leader()) return lead(work);
-  follow(work.trainer, work.population.settings().space);
+  follow(work);
   return {};
 }
 

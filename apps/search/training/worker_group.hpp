@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "apps/search/training/train_member.hpp"
 #include "apps/search/training/train_network.hpp"
 #include "engine/base/communicator.hpp"
 #include "search/log/search_log.hpp"
@@ -33,15 +34,15 @@ class WorkerGroup {
     int keep = 5;        ///< networks whose checkpoints are kept
     /// Called from time to time with a line that says how far the search is; may be empty.
     std::function<void(const std::string&)> tell = {};
+    const MemberData* members = nullptr;  ///< of a population that trains together; null: of other searches
   };
   /// The loop of the worker, on all ranks of the group. On ranks that do not lead the times are 0.
   WorkerTimes work(const Work& work) const;
 
  private:
   WorkerTimes lead(const Work& work) const;
-  void follow(const NetworkTrainer& trainer, const Space& space) const;
-  Result train_together(const NetworkTrainer& trainer, const Individual& individual, int rung,
-                        const Space& space) const;
+  void follow(const Work& work) const;
+  Result train_together(const Work& work, const Individual& individual) const;
 
   int count_ = 1, number_ = 0;
   std::unique_ptr<Communicator> ranks_;
