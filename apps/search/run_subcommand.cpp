@@ -15,6 +15,7 @@
 #include "apps/search/subcommands.hpp"
 #include "apps/search/training/search_folder.hpp"
 #include "apps/search/training/search_run.hpp"
+#include "apps/search/training/train_member.hpp"
 #include "apps/search/training/train_network.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/counted.hpp"
