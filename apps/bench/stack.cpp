@@ -10,6 +10,7 @@
 #include "backends/registry.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/philox.hpp"
+#include "engine/ensemble/member_seed.hpp"
 #include "engine/layers/layers.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/train/stack/stacked_training.hpp"
@@ -102,7 +103,7 @@ StackTimes measure_stack(Context& context, const StackSubcommand& o) {
                        .graph = graph,
                        .optimizer = optimizer,
                        .schedule = {.base = 1e-3},
-                       .seed = static_cast<std::uint64_t>(m),
+                       .seed = ensemble::member_seed(0, m),
                        .epochs = o.epochs});
   StackTimes times;
   for (int r = 0; r < o.rounds; ++r) {

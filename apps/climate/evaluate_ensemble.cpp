@@ -27,15 +27,16 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
     return std::make_unique<SnapshotDataset>(*opened, ranges_from_text(ranges, path), path);
   };
   const auto data = open(app::find_held_out_data(folder, run));
-  const auto graph = make_network(run, *data);
-  networks.load(graph);
+  networks.load([&](const CheckpointReader& member) {
+    return make_network(app::stored_options<RunOptions>(member.state().config), *data);
+  });
 
   double temperature = 1;
   std::string calibrated_on;
   if (o.calibrate) {
     const auto validation = open(app::find_held_out_data("", run));
     ensemble::ClassCombination kept(1, app::kept_probabilities);
-    networks.run(*validation, "prediction", kept);
+    networks.run(*validation, {}, kept);
     temperature = kept.fit();
     calibrated_on = validation->describe();
   }
@@ -43,7 +44,7 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
   std::vector<ensemble::EnsembleEvaluator::Metrics> of_members;
   for (std::int64_t m = 0; m < networks.size(); ++m) of_members.push_back(make_metrics(run));
   ensemble::ClassCombination combination(temperature);
-  networks.run(*data, "prediction", combination, metrics, of_members);
+  networks.run(*data, {}, combination, metrics, of_members);
   if (world.rank() != 0) return ExitCode::done;
 
   const auto& scores = combination.scores();

@@ -63,10 +63,12 @@ void declare_data(RunOptions& o, app::Subcommand& v) {
   v.option_without_default("--channels", o.channels, "Channels to use, by their numbers; default: all 16", "N,...")
       .comma_separated()
       .non_negative()
-      .stored();
+      .stored()
+      .same_for_members();
   v.option("--labels", o.labels, "Which labels of the files to learn: labels_0 or labels_1", "MAP")
       .between(0, 1)
-      .stored();
+      .stored()
+      .same_for_members();
 }
 
 void declare_tiramisu(RunOptions& o, app::Subcommand& v) {
@@ -145,7 +147,8 @@ void declare(RunOptions& o, app::Subcommand& v) {
            "Mean IoU that judges the network: images, per image as in MLPerf HPC; pooled, over all pixels as in SC18; "
            "auto: as published for the network")
       .one_of({"auto", "images", "pooled"})
-      .stored();
+      .stored()
+      .same_for_members();
   v.option("--target-iou", o.target_iou, "Stop when the validation metric is at least this; 0: never")
       .between(0.0, 1.0)
       .stored();

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -18,13 +20,16 @@ inline constexpr std::int64_t kept_probabilities = 1 << 24;
 /// The networks of an ensemble, for the subcommand `evaluate`.
 class MemberNetworks {
  public:
-  /// Whether --checkpoint names the folder of an ensemble. Throws InputError on all ranks for options of ensembles with
-  /// another checkpoint. Collective.
+  /// Whether --checkpoint names the folder of an ensemble. Collective.
+  static bool is_ensemble(const EvaluationOptions& o, Communicator& world);
+  /// Throws InputError for options of ensembles.
+  static void refuse_options(const EvaluationOptions& o);
+  /// is_ensemble(). If it is none: refuse_options(), on all ranks. Collective.
   static bool wanted(const EvaluationOptions& o, Communicator& world);
 
-  /// Opens the best checkpoint of each member, else its newest. All references must outlive this. Throws InputError for
-  /// a member that has none, for networks of another program, and for options that an ensemble does not take.
-  /// Collective.
+  /// Opens the best checkpoint of each member, else its newest; of a run that is no ensemble, its own. All references
+  /// must outlive this. Throws InputError for a member that has none, for networks of another program, and for options
+  /// that an ensemble does not take. Collective.
   MemberNetworks(const EvaluationOptions& o, Launch& launch, const NetworkFamily& family);
 
   std::int64_t size() const { return static_cast<std::int64_t>(checkpoints_.size()); }  ///< members
@@ -32,13 +37,18 @@ class MemberNetworks {
     return checkpoints_[static_cast<std::size_t>(member)];
   }
   const RunState& state() const { return checkpoint(0).state(); }  ///< of the first member
-  std::string describe() const;                                    ///< "runs/five: 5 members (epochs 4, 4, 3, 4, 4)"
+  /// "runs/five: 5 members (epochs 4, 4, 3, 4, 4)"; of a run that is no ensemble: "runs/one: epoch 4".
+  std::string describe() const;
 
-  /// Opens the device, for networks of this graph, which must outlive this. Throws InputError for a member whose
-  /// network is another one. Collective.
-  void load(const Graph& graph);
+  /// Opens the device, for the networks that `make` returns for the members' checkpoints; members may have different
+  /// designs. Throws InputError for a checkpoint that does not fit its network. Collective.
+  void load(const std::function<Graph(const CheckpointReader&)>& make);
+  /// The graph outputs that are evaluated: the prediction; with networks that predict it, the variance.
+  struct Outputs {
+    std::string prediction = "prediction", variance = {};
+  };
   /// Evaluates all samples with all members. The arguments are those of ensemble::EnsembleEvaluator. Collective.
-  void run(const Dataset& data, const std::string& prediction, ensemble::Combination& combination,
+  void run(const Dataset& data, const Outputs& outputs, ensemble::Combination& combination,
            const ensemble::EnsembleEvaluator::Metrics& of_ensemble = {},
            const std::vector<ensemble::EnsembleEvaluator::Metrics>& of_members = {});
 
@@ -47,7 +57,8 @@ class MemberNetworks {
   Launch& launch_;
   std::string folder_;
   std::vector<CheckpointReader> checkpoints_;
-  const Graph* graph_ = nullptr;
+  bool ensemble_ = false;
+  std::deque<Graph> graphs_;  ///< of the members
   DeviceSession device_;
   std::vector<std::unique_ptr<Parameters>> parameters_;
 };

@@ -20,6 +20,8 @@ nlohmann::ordered_json member_to_json(const MemberRecord& m) {
       {"epochs", m.epochs}, {"epochs_wanted", m.epochs_wanted},         {"step", m.step}};
   j["metric"] = std::isfinite(m.metric) ? nlohmann::ordered_json(m.metric) : nullptr;
   if (!m.error.empty()) j["error"] = m.error;
+  if (!m.options.empty()) j["options"] = m.options;
+  if (!m.common.empty()) j["common"] = m.common;
   return j;
 }
 
@@ -33,6 +35,8 @@ MemberRecord member_from_json(const nlohmann::json& j) {
   m.step = j.at("step");
   if (j.at("metric").is_number()) m.metric = j.at("metric");
   m.error = j.value("error", "");
+  m.options = j.value("options", m.options);
+  m.common = j.value("common", m.common);
   return m;
 }
 
@@ -43,12 +47,15 @@ EnsembleFile parse_ensemble(const std::string& text, const fs::path& file) try {
   e.seed = j.at("seed");
   e.member_ranks = j.at("member_ranks");
   e.metric = j.at("metric");
+  e.designs = j.value("designs", e.designs);
   for (const auto& m : j.at("members")) {
     e.members.push_back(member_from_json(m));
     if (e.members.back().member != static_cast<std::int64_t>(e.members.size()) - 1)
       refuse("{}: lists the members in another order than 0, 1, 2, ...", file.string());
   }
   if (e.members.empty() || e.member_ranks < 1) refuse("{}: lists no members", file.string());
+  if (e.designs < 0 || e.designs > static_cast<std::int64_t>(e.members.size()))
+    refuse("{}: has {} designs for {} members", file.string(), e.designs, e.members.size());
   return e;
 } catch (const nlohmann::json::exception& error) {
   refuse("{}: cannot be read as the list of an ensemble's members ({})", file.string(), error.what());
@@ -78,6 +85,7 @@ std::optional<EnsembleFile> EnsembleFile::read(const fs::path& folder, Communica
 
 void EnsembleFile::write(const fs::path& folder) const {
   nlohmann::ordered_json j{{"program", program}, {"seed", seed}, {"member_ranks", member_ranks}, {"metric", metric}};
+  if (designs > 0) j["designs"] = designs;
   j["members"] = nlohmann::ordered_json::array();
   for (const auto& m : members) j["members"].push_back(member_to_json(m));
   write_atomically(path(folder), j.dump(2) + "\n");

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ struct MemberRecord {
   std::int64_t step = 0;           ///< optimizer steps done
   /// Of the best validation; NaN: none.
   double metric = std::numeric_limits<double>::quiet_NaN();
+  /// The options of its own design, as text, by their names; and the values that these options, and those that depend
+  /// on them, would have without the design. The second is known when the member has begun.
+  std::map<std::string, std::string> options, common;
 
   /// "member-003", the folder of its run in that of the ensemble.
   static std::string folder(std::int64_t member);
@@ -30,10 +34,11 @@ struct MemberRecord {
 /// ensemble.json in the folder of an ensemble: which members it has. Each member's folder has the same record of its
 /// own member, member.json, which the rank that trains the member writes.
 struct EnsembleFile {
-  std::string program;     ///< that trains it: "keelson-cosmoflow"
-  std::uint64_t seed = 1;  ///< from which those of the members come
-  int member_ranks = 1;    ///< ranks that train a member
-  std::string metric;      ///< name of the members' metric; empty: not known yet
+  std::string program;       ///< that trains it: "keelson-cosmoflow"
+  std::uint64_t seed = 1;    ///< from which those of the members come
+  int member_ranks = 1;      ///< ranks that train a member
+  std::string metric;        ///< name of the members' metric; empty: not known yet
+  std::int64_t designs = 0;  ///< member m has the design of member m % designs; 0: all have the same
   std::vector<MemberRecord> members;
 
   static std::filesystem::path path(const std::filesystem::path& folder) { return folder / "ensemble.json"; }

@@ -152,6 +152,11 @@ class MembersJob {
     member.data = data_;
     first_ = false;
     if (!member.resumes) open_other(member, group);
+    if (const auto& own = member.record.options; !own.empty() && group.rank() == 0) {
+      std::vector<std::string> texts;
+      for (const auto& [name, value] : own) texts.push_back(fmt::format("--{} {}", name, value));
+      fmt::print("{}{}\n", member.prefix(), fmt::join(texts, " "));
+    }
     on_first_rank(&group, [&] {
       fs::create_directories(member.folder);
       write_member(member.record, member.folder);
@@ -161,7 +166,8 @@ class MembersJob {
     ExitCode code = ExitCode::done;
     try {
       code = work(launch);
-    } catch (const InputError&) {
+    } catch (const InputError& error) {
+      if (!member.record.options.empty()) throw InputError(member.prefix() + error.what());
       throw;  // of options or data, which are those of all members
     } catch (const std::exception& error) {
       // Other ranks of the group, or all groups that share samples, may wait for this rank.
@@ -183,7 +189,9 @@ class MembersJob {
   /// Options that the user left out are those of a member that has begun.
   void open_other(Member& member, Communicator& group) const {
     const auto found = std::find(begun_.begin(), begun_.end(), true);
-    if (found != begun_.end()) member.other.emplace(folder_of(found - begun_.begin()), false, &group);
+    if (found == begun_.end()) return;
+    member.other.emplace(folder_of(found - begun_.begin()), false, &group);
+    member.other_common = file_.members[static_cast<std::size_t>(found - begun_.begin())].common;
   }
 
   /// Waits for the other groups.
@@ -238,6 +246,13 @@ void declare(MemberOptions& o, Subcommand& v) {
        "N")
       .non_negative()
       .not_stored();
+  v.option_without_default("--members-file", o.designs,
+                           "Train an ensemble whose members have different options: a JSON list of option sets, as "
+                           "[{\"lr\": 0.01}, {\"lr\": "
+                           "0.02}]; member m gets entry m, and more members than entries begin the list again",
+                           "FILE")
+      .not_stored()
+      .differs_between_ranks();
   v.option("--member-ranks", o.ranks, "Ranks that train a member; auto: all ranks divided by the members, at least 1",
            "RANKS")
       .non_negative()
@@ -259,7 +274,13 @@ ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns
   compare_values(launch.world, {{"--resume", resumes ? "given" : "not given"}}, "options");
   const auto folder = ensemble_folder(o);
   const auto before = resumes ? EnsembleFile::read(folder, launch.world) : std::nullopt;
-  if (members.members == 0 && !before) {
+  const auto listed = static_cast<std::int64_t>(runs.designs.size());
+  if (resumes && listed > 0)
+    refuse("--members-file with --resume: the members keep the options that they have; leave --members-file out");
+  if (members.members > 0 && members.members < listed)
+    refuse("--members {}: {} has {} option sets; leave --members out, or give more", members.members, members.designs,
+           listed);
+  if (members.members == 0 && listed == 0 && !before) {
     if (members.ranks > 0) refuse("--member-ranks without --members: say how many members there are");
     return work(launch);
   }
@@ -279,9 +300,16 @@ ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns
   } else {
     file.program = launch.program;
     file.seed = runs.seed;
+    file.designs = listed;
   }
-  for (auto m = static_cast<std::int64_t>(file.members.size()); m < members.members; ++m) {
+  for (auto m = static_cast<std::int64_t>(file.members.size()); m < std::max(members.members, listed); ++m) {
+    Config options;
+    if (m < listed)
+      options = runs.designs[static_cast<std::size_t>(m)];
+    else if (file.designs > 0)
+      options = file.members[static_cast<std::size_t>(m % file.designs)].options;
     auto& record = file.members.emplace_back();
+    record.options = std::move(options);
     record.member = m;
     record.seed = ensemble::member_seed(file.seed, m);
   }

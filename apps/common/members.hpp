@@ -5,15 +5,16 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/common/app.hpp"
 #include "apps/common/ensemble_file.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/data/shared_samples.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 namespace keelson::app {
 
-class Subcommand;
 struct TrainingOptions;
 
 /// The user's options for training several members. Not stored in checkpoints.
@@ -21,6 +22,7 @@ struct MemberOptions {
   std::int64_t members = 0;  ///< 0: an ordinary run
   int ranks = 0;             ///< of a member; 0: all ranks divided by the members, at least 1
   bool share = true;         ///< samples are read once for all members, if they fit into memory
+  std::string designs;       ///< a file with the options of the members (read_designs()); empty: all are alike
 };
 
 /// What the user says of the runs of members, in options of every run.
@@ -28,9 +30,10 @@ struct MemberRuns {
   std::uint64_t seed = 1;              ///< --seed, from which the members' seeds come
   bool seed_given = false;             ///< by the user
   std::optional<std::int64_t> epochs;  ///< --epochs; nothing: not given
+  std::vector<Config> designs;         ///< of --members-file; empty: all members are alike
 };
 
-/// Declares --members, --member-ranks and --share-samples on a train subcommand.
+/// Declares --members, --members-file, --member-ranks and --share-samples on a train subcommand.
 void declare(MemberOptions& o, Subcommand& subcommand);
 
 /// The samples that all members of a job share.
@@ -73,6 +76,8 @@ struct Member {
   /// A checkpoint of another member, from which a member that has none takes the options that the user left out, but
   /// not the seed. Empty: the user gives the options, as for every new run.
   std::optional<CheckpointReader> other;
+  Config other_common;          ///< MemberRecord::common of that member
+  std::function<void()> reset;  ///< sets all options of the train subcommand to what the user has given
   /// "member 3: ", in front of each line.
   std::string prefix() const;
 };

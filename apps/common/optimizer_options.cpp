@@ -115,7 +115,13 @@ void declare(OptimizerOptions& o, Subcommand& v) {
   v.replaces("batch", "global-batch");
   v.replaces("global-batch", "batch");
   v.option("--epochs", o.epochs, "Passes over the training data", "N").positive().stored();
-  v.option("--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N").stored();
+  v.option("--seed", o.seed, "Of initial weights, sample order, augmentation and dropout", "N")
+      .stored()
+      .same_for_members();
+  v.flag("--bag", o.bag,
+         "Weigh each sample by a random number of mean 1 that --seed decides (Poisson: 0, 1, 2, ...), in all epochs "
+         "alike, as if the data had been drawn with replacement; each of --members has its own weights")
+      .stored();
   v.option("--optimizer", o.optimizer, "How parameters move").one_of(optimizer_names()).stored();
   v.option_without_default("--optimizer-options", o.optimizer_options,
                            "Settings of the optimizer that have no option of their own, e.g. beta2=0.95,epsilon=1e-6; "

@@ -18,6 +18,7 @@ struct OptimizerOptions {
   std::int64_t global_batch = 0;  ///< samples per step; 0: batch * replicas
   std::int64_t epochs = 1;
   std::uint64_t seed = 1;
+  bool bag = false;  ///< as TrainerOptions has it
 
   std::string optimizer = "sgd";
   std::string optimizer_options;  ///< settings without an option of their own: NAME=VALUE,...

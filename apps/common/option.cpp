@@ -128,6 +128,11 @@ Option& Option::output() {
   return *this;
 }
 
+Option& Option::same_for_members() {
+  same_ = true;
+  return *this;
+}
+
 Option& Option::differs_between_ranks() {
   differs_ = true;
   return *this;

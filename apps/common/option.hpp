@@ -41,6 +41,8 @@ class Option {
   /// The option names a file that the command writes. Files that other options name are inputs; the command must not
   /// overwrite them.
   Option& output();
+  /// All members of an ensemble have one value: the option decides what data they see, or how they are judged.
+  Option& same_for_members();
   /// Ranks may have different values (a path on the node's own disk, a number of threads).
   Option& differs_between_ranks();
 
@@ -64,7 +66,7 @@ class Option {
   Destination target_;
   std::string name_;
   bool shows_default_, commas_ = false, bytes_ = false, differs_ = false, optional_ = false, filled_ = false,
-                       output_ = false;
+                       output_ = false, same_ = false;
   std::optional<bool> stored_;  ///< empty: neither stored() nor not_stored() was called
   bool positive_ = false;
   std::optional<double> least_, most_;

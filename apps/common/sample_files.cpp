@@ -32,7 +32,8 @@ void declare_files(SampleFiles& files, Subcommand& v) {
   v.option("--skip-broken", files.skip_broken,
            "Read all samples before training, and leave out up to so many that cannot be read or are not finite", "N")
       .non_negative()
-      .stored();
+      .stored()
+      .same_for_members();
 }
 
 void declare_training_folder(std::string& data, Subcommand& v) {

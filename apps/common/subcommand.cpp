@@ -87,7 +87,8 @@ Option& Subcommand::find(const std::string& name) {
 }
 
 bool Subcommand::given(const std::string& name) const {
-  return std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name && o.given(); });
+  return overridden_.contains(name) ||
+         std::any_of(options_.begin(), options_.end(), [&](const Option& o) { return o.name_ == name && o.given(); });
 }
 
 std::vector<std::pair<std::string, std::string>> Subcommand::outputs() const {
@@ -145,16 +146,33 @@ void Subcommand::fill(const Config& config, const std::string& source) {
     if (given(by)) replaced.insert(other);
   for (Option& o : options_) {
     const auto found = config.find(o.name_);
-    if (!o.stored_.value_or(false) || replaced.contains(o.name_) || o.given() || found == config.end() ||
+    if (!o.stored_.value_or(false) || replaced.contains(o.name_) || given(o.name_) || found == config.end() ||
         found->second.empty())
       continue;
-    try {
-      o.read({found->second});
-    } catch (const InputError& error) {
-      refuse("{}: {}", source, error.what());
-    }
-    o.filled_ = true;
+    set(o, found->second, source);
   }
+}
+
+void Subcommand::set(Option& o, const std::string& text, const std::string& source) {
+  try {
+    o.read({text});
+  } catch (const InputError& error) {
+    refuse("{}: {}", source, error.what());
+  }
+  o.filled_ = true;
+}
+
+void Subcommand::override_with(const Config& config, const std::string& source) {
+  for (Option& o : options_) o.filled_ = false;
+  overridden_ = config;
+  for (const auto& [name, text] : config) set(find(name), text, source);
+}
+
+std::vector<std::string> Subcommand::member_options() const {
+  std::vector<std::string> names;
+  for (const Option& o : options_)
+    if (o.stored_.value_or(false) && !o.same_ && !o.differs_) names.push_back(o.name_);
+  return names;
 }
 
 void Subcommand::parse(const std::vector<std::string>& arguments) {

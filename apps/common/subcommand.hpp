@@ -51,7 +51,7 @@ class Subcommand {
 
   /// If the user gives `option`, fill() does not set `other`.
   void replaces(const std::string& option, const std::string& other) { replaced_by_[other] = option; }
-  bool given(const std::string& name) const;
+  bool given(const std::string& name) const;  ///< by the user, or by override_with()
   /// The options declared output() that the user gave, with their values: {"--trace", "trace.json"}.
   std::vector<std::pair<std::string, std::string>> outputs() const;
   /// All other texts that the user gave as values. Some of them name files that the subcommand reads.
@@ -70,6 +70,12 @@ class Subcommand {
   /// Sets the stored options from `config`, except options that the user gave, or replaced (replaces()). Throws
   /// InputError, naming `source`, for values that do not fit.
   void fill(const Config& config, const std::string& source);
+  /// Gives these options other values, as if the user had given them: for a member of an ensemble. Only the options of
+  /// the last call count as given. Forgets what fill() has set, but not the values: the caller first sets all options
+  /// back. Throws InputError, naming `source`, for values that do not fit.
+  void override_with(const Config& config, const std::string& source);
+  /// The stored options in which the members of an ensemble may differ.
+  std::vector<std::string> member_options() const;
   /// Reads a command line without the names of program and subcommand. For a subcommand without a program. Throws
   /// InputError.
   void parse(const std::vector<std::string>& arguments);
@@ -77,6 +83,7 @@ class Subcommand {
   CLI::App& cli() const { return *app_; }
 
  private:
+  static void set(Option& option, const std::string& text, const std::string& source);
   Option& add(const std::string& names, Option::Destination target, const std::string& help, const std::string& unit,
               bool shows_default);
 
@@ -85,6 +92,7 @@ class Subcommand {
   std::deque<Option> options_;
   std::vector<const std::vector<std::string>*> positional_;
   std::map<std::string, std::string> replaced_by_;
+  Config overridden_;
 };
 
 /// The options of a run, from the configuration in its checkpoint. `Run` must have a function declare(Run&,

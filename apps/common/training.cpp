@@ -271,8 +271,8 @@ const std::optional<CheckpointReader>& TrainingRun::model() const {
 
 fs::path TrainingRun::resumed_from() const { return checkpoint_ ? checkpoint_->path() : fs::path(); }
 
-void TrainingRun::complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
-                           const Recipes& recipes) const {
+void TrainingRun::fill(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
+                       const Recipes& recipes) const {
   if (!model()) {
     if (!o.recipe.empty()) subcommand.fill(find_recipe(recipes, o.recipe), "recipe " + o.recipe);
     return;
@@ -280,10 +280,32 @@ void TrainingRun::complete(Subcommand& subcommand, const NetworkFamily& family, 
   check_family(*model(), family);
   auto stored = model()->state().config;
   stored["global-batch"] = std::to_string(model()->state().global_batch);
-  if (!checkpoint_) stored.erase("seed");
+  if (!checkpoint_) {
+    stored.erase("seed");
+    for (const auto& [name, value] : launch_.member->other_common) stored[name] = value;
+  }
   for (const char* data : {"train", "validation"})
     if (other_data || subcommand.given(data)) stored.erase(data);
   subcommand.fill(stored, model()->path().string());
+}
+
+void TrainingRun::complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
+                           const Recipes& recipes) const {
+  Member* const member = launch_.member;
+  if (member) subcommand.override_with({}, "");
+  fill(subcommand, family, other_data, o, recipes);
+  if (!member || member->resumes || member->record.options.empty()) return;
+  // Once more with the options of the member's design, which may also decide what a recipe's options are.
+  const Config common = subcommand.values();
+  member->reset();
+  subcommand.override_with(member->record.options, "the options of " + member->folder.string());
+  fill(subcommand, family, other_data, o, recipes);
+  const Config own = subcommand.values();
+  for (const auto& [name, value] : common)
+    if (own.at(name) != value) member->record.common[name] = value;
+  // A member that goes on has a global batch, also where each rank was given a batch.
+  if (member->record.options.contains("batch")) member->record.common["global-batch"] = common.at("global-batch");
+  on_first_rank(&launch_.world, [&] { write_member(member->record, member->folder); });
 }
 
 TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
@@ -295,6 +317,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.replica = grid_;
   t.epochs = o.epochs;
   t.seed = o.seed;
+  t.bag = o.bag;
   t.optimizer = make_optimizer(o);
   t.schedule = make_schedule(o);
   t.sync = SyncMode::parse(o.sync);

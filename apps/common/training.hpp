@@ -86,7 +86,8 @@ class TrainingRun {
   std::filesystem::path resumed_from() const;
   /// Fills in options that the user has left out. A run that continues: from the checkpoint, with the checkpoint's
   /// global batch whatever the number of ranks was and is; `other_data`: the user names the data. A new run: from the
-  /// recipe that `o` names, if any. Throws InputError for a checkpoint of another program's network (check_family()).
+  /// recipe that `o` names, if any. A member of an ensemble that begins gets the options of its design, which count as
+  /// given (MemberRecord). Throws InputError for a checkpoint of another program's network (check_family()).
   void complete(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
                 const Recipes& recipes) const;
 
@@ -102,6 +103,8 @@ class TrainingRun {
   ExitCode train(const TrainingTask& task, TrainerOptions t) const;
 
  private:
+  void fill(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
+            const Recipes& recipes) const;
   void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
                                  TrainerOptions& t) const;
   void choose_the_grid(const TrainingTask& task, Context& context, Communicator& world, TrainerOptions& t) const;

@@ -9,10 +9,12 @@
 #include "apps/common/sample_files.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/common/training_targets.hpp"
+#include "apps/cosmoflow/judgement.hpp"
 #include "apps/cosmoflow/subcommands.hpp"
 #include "apps/cosmoflow/task.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/parse_number.hpp"
+#include "engine/train/training_grid.hpp"
 
 namespace keelson::cosmoflow {
 namespace {
@@ -86,7 +88,8 @@ void print_table(const Evaluation& e, const TargetMetric& metric, const std::vec
 }
 
 void print_json(const Evaluation& e, const TargetMetric& metric, const std::vector<Row>& rows,
-                const std::string& baseline_of, const std::string& checkpoint, const UniverseDataset& data) {
+                const std::string& baseline_of, const std::string& checkpoint, const UniverseDataset& data,
+                const Judgement* judgement) {
   nlohmann::ordered_json j{{"checkpoint", checkpoint}, {"data", data.describe()}, {"samples", e.samples},
                            {"loss", e.loss},           {"metric", metric.name()}, {"value", e.metric},
                            {"baseline", baseline_of}};
@@ -97,18 +100,24 @@ void print_json(const Evaluation& e, const TargetMetric& metric, const std::vect
     if (r.physical) t["physical_error"] = *r.physical;
     j["targets"].push_back(t);
   }
+  if (judgement)
+    j["uncertainty"] = {{"calibrated_on", judgement->calibrated_on()},
+                        {"scores", app::scores_to_json(judgement->rows())},
+                        {"targets", judgement->targets_to_json()}};
   fmt::print("{}\n", j.dump(2));
 }
 
 ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
-  if (app::MemberNetworks::wanted(o, world)) {
+  if (app::MemberNetworks::is_ensemble(o, world)) {
     if (!o.require.empty()) refuse("--require: is for a single network; name a member of {}", o.checkpoint);
     return evaluate_ensemble(o, o.data, launch);
   }
   const auto checkpoint = open_checkpoint(o, world);
   app::check_family(checkpoint, family);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
+  const bool judges = run.uncertainty && ranks_of(o.replica.extents()) == 1;
+  if (!judges) app::MemberNetworks::refuse_options(o);
   const auto data = open_data(run, app::find_held_out_data(o.data, run), world);
   require_ranges(*data, checkpoint);
   const auto graph = make_network(run, *data);
@@ -116,28 +125,47 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   const auto requirements = parse_requirements(o.require, metric->targets());
   const auto baseline = std::make_shared<app::MeanBaseline>(metric);
   const auto mean_here = std::make_shared<app::TargetMean>();
-  app::NetworkEvaluation network(o, launch, checkpoint, graph, *data, {.metrics = {metric, baseline, mean_here}});
-  const auto& state = network.state();
+  std::optional<app::NetworkEvaluation> network;
+  network.emplace(o, launch, checkpoint, graph, *data, MetricOptions{.metrics = {metric, baseline, mean_here}});
+  const RunState state = network->state();
   auto mean = app::TrainingTargets::mean(state);
   const std::string baseline_of =
       mean.empty() ? "of the samples evaluated (the checkpoint has seen no training sample)" : "of the training data";
   if (mean.empty()) {
-    network.run();
+    network->run();
     mean = mean_here->values();
   }
   baseline->set_mean(mean);
-  const auto result = network.run();
-  network.end_trace();
+  const auto result = network->run();
+  network->end_trace();
+  network.reset();
+  std::optional<app::MemberNetworks> alone;  // once more, as an ensemble of one
+  std::optional<Judgement> judgement;
+  if (judges) {
+    alone.emplace(o, launch, family);
+    judgement.emplace(o, *alone, run, *data, world);
+  }
   if (world.rank() != 0) return ExitCode::done;
 
   const auto rows = rows_of(*metric, *baseline, run.net == "paper");
   if (o.json) {
-    print_json(result, *metric, rows, baseline_of, checkpoint.path().string(), *data);
+    print_json(result, *metric, rows, baseline_of, checkpoint.path().string(), *data,
+               judgement ? &*judgement : nullptr);
   } else {
     fmt::print("{} (epoch {}, step {})\n{}\n", checkpoint.path().string(), state.epoch, state.step, data->describe());
     print_table(result, *metric, rows, baseline_of);
+    if (judgement) {
+      fmt::print("NLL {:.5f}, CRPS {:.5f}, as means over the targets\n", judgement->rows()[3].ensemble,
+                 judgement->rows()[2].ensemble);
+      judgement->print_targets();
+    } else if (run.uncertainty) {
+      fmt::print("no uncertainties: each rank evaluates a part of each sample; leave out --spatial and the like\n");
+    }
   }
   std::fflush(stdout);
+  if (judgement)
+    judgement->write_report(o, "CosmoFlow network with uncertainty",
+                            checkpoint.path().string() + " on " + data->describe());
   check_requirements(requirements, rows);
   return ExitCode::done;
 }

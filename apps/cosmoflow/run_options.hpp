@@ -16,6 +16,7 @@ struct RunOptions : app::RunOptions, app::SampleFiles {
   std::string net = "mlperf";
   std::int64_t size = 0;  ///< 0: as stored
   float dropout = 0.5f;
+  bool uncertainty = false;  ///< the network predicts the variance of each target, too
 
   std::string normalise = "auto";
   std::vector<int> channels;

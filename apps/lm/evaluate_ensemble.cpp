@@ -22,10 +22,11 @@ double evaluate_ensemble(const app::EvaluationOptions& o, const FilesToJudge& fi
     return open_text(files, model.vocabulary, {o.batch * world.size(), tokens, true}, world);
   };
   const auto text = open(files_to_judge(model.run));
-  auto net = net_options(model.run, model.vocabulary->size(), tokens);
-  net.logits_output = true;
-  const Graph graph = nets::lstm_lm(net);
-  networks.load(graph);
+  networks.load([&](const CheckpointReader& member) {
+    auto net = net_options(read_model(member).run, model.vocabulary->size(), tokens);
+    net.logits_output = true;
+    return nets::lstm_lm(net);
+  });
 
   double temperature = 1;
   std::string calibrated_on;
@@ -33,12 +34,12 @@ double evaluate_ensemble(const app::EvaluationOptions& o, const FilesToJudge& fi
     if (model.run.text.validation.empty()) refuse("--calibrate: the run had no validation text");
     const auto validation = open(model.run.text.validation);
     ensemble::ClassCombination kept(1, app::kept_probabilities);
-    networks.run(*validation, "logits", kept);
+    networks.run(*validation, {"logits"}, kept);
     temperature = kept.fit();
     calibrated_on = validation->describe();
   }
   ensemble::ClassCombination combination(temperature);
-  networks.run(*text, "logits", combination);
+  networks.run(*text, {"logits"}, combination);
   const auto& scores = combination.scores();
   const double perplexity = std::exp(scores.ensemble().nll());
   if (world.rank() != 0) return perplexity;

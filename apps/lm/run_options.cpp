@@ -52,9 +52,9 @@ void declare_network(RunOptions& o, app::Subcommand& v) {
 
 void declare_data(RunOptions& o, app::Subcommand& v) {
   declare_text_options(v, o.text);
-  for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored();
+  for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored().same_for_members();
   for (const char* name : {"data", "test"}) v.find(name).not_stored();
-  declare_level(v, o.text).stored();
+  declare_level(v, o.text).stored().same_for_members();
   v.option_without_default("--vocab", o.vocab, "Vocabulary from `keelson-lm vocab`; default: made from the text",
                            "FILE")
       .not_stored()  // checkpoints keep the vocabulary itself
@@ -62,8 +62,9 @@ void declare_data(RunOptions& o, app::Subcommand& v) {
   v.option("--vocab-size", o.vocab_size,
            "Size of the vocabulary: the most frequent tokens; the others are <unk>; 0: all", "N")
       .non_negative()
-      .stored();
-  v.option("--min-count", o.min_count, "Rarer tokens are <unk>", "N").positive().stored();
+      .stored()
+      .same_for_members();
+  v.option("--min-count", o.min_count, "Rarer tokens are <unk>", "N").positive().stored().same_for_members();
 }
 
 }  // namespace

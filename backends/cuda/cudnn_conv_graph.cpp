@@ -154,6 +154,7 @@ cudnnPointwiseMode_t mode_of(EltwiseKind kind) {
     case EltwiseKind::elu:
       return CUDNN_POINTWISE_ELU_FWD;
     case EltwiseKind::identity:
+    case EltwiseKind::softplus:
     case EltwiseKind::linear:
       break;
   }
@@ -171,6 +172,7 @@ ConvTypes conv_types(const ConvDesc& d, Verb verb) {
 std::string not_fusible(const EltwiseParams& activation) {
   if (activation.kind == EltwiseKind::linear) return "alpha x + beta is two operations of a graph";
   if (activation.kind == EltwiseKind::elu && activation.alpha != 1) return "the graph's ELU is the one with alpha 1";
+  if (activation.kind == EltwiseKind::softplus) return "softplus is computed alone";
   // cuDNN's kernels compute max(x, alpha x) and keep a NaN.
   if (activation.kind == EltwiseKind::leaky_relu && !(activation.alpha >= 0 && activation.alpha <= 1))
     return "cuDNN's leaky ReLU is one for slopes from 0 to 1 only";

@@ -35,6 +35,8 @@ EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
       return {algorithm::eltwise_swish, 1, 0};
     case EltwiseKind::elu:
       return {algorithm::eltwise_elu, p.alpha, 0};
+    case EltwiseKind::softplus:
+      return {algorithm::eltwise_soft_relu, 1, 0};
     case EltwiseKind::linear:
       return {algorithm::eltwise_linear, p.alpha, p.beta};
   }

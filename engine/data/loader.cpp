@@ -12,6 +12,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/data/bag.hpp"
 #include "engine/data/cache/batch_shares.hpp"
 #include "engine/data/cache/detail/sample_exchange.hpp"
 #include "engine/data/detail/loader_stages.hpp"
@@ -93,6 +94,8 @@ struct Loader::Impl {
   void make_buffers();
   void make_stages();
   void prepare(std::int64_t step);
+  void set_weights(PrefetchBuffer& buffer, std::int64_t first);
+  std::int64_t sample_at(std::int64_t position) const { return order ? (*order)[position] : position; }
   std::vector<std::int64_t> own_samples(PrefetchBuffer& buffer, std::int64_t first, const GlobalBatch& global);
   SampleRequest request_of(const SampleJob& job);
   std::vector<void*> place_of(const SampleJob& job) const;
@@ -206,17 +209,28 @@ Loader::Impl::~Impl() {
 /// The samples of this rank, of the global batch that begins at `first` in the epoch's order. Begins the messages.
 std::vector<std::int64_t> Loader::Impl::own_samples(PrefetchBuffer& buffer, std::int64_t first,
                                                     const GlobalBatch& global) {
-  const auto sample_at = [&](std::int64_t place) { return order ? (*order)[first + place] : first + place; };
   std::vector<std::int64_t> samples;
   if (!exchanges()) {
     for (std::int64_t i = 0; i < global.count_of(options.rank); ++i)
-      samples.push_back(sample_at(options.rank * options.batch + i));
+      samples.push_back(sample_at(first + options.rank * options.batch + i));
     return samples;
   }
-  const auto shares = deal_samples(global, cache->samples(), options.keep_places, sample_at);
+  const auto shares = deal_samples(global, cache->samples(), options.keep_places,
+                                   [&](std::int64_t place) { return sample_at(first + place); });
   buffer.exchange->begin(shares);
   for (const BatchSample& s : shares[static_cast<std::size_t>(options.rank)]) samples.push_back(s.sample);
   return samples;
+}
+
+/// Of the buffer's samples, which belong to the global batch that begins at `first` in the epoch's order.
+void Loader::Impl::set_weights(PrefetchBuffer& buffer, std::int64_t first) {
+  Batch& b = buffer.batch;
+  for (std::int64_t i = 0; i < options.batch; ++i) buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
+  if (!options.bag) return;
+  const auto weight_of = [&](std::int64_t sample) { return bag_weight(options.seed, sample); };
+  for (std::int64_t i = 0; i < b.count; ++i) buffer.weight[i] = static_cast<float>(weight_of(b.indices[i]));
+  b.global_weight = 0;
+  for (std::int64_t i = 0; i < b.global_count; ++i) b.global_weight += weight_of(sample_at(first + i));
 }
 
 /// Sets the samples of step `step`, whose buffer must be free. Called with the mutex held.
@@ -231,7 +245,7 @@ void Loader::Impl::prepare(std::int64_t step) {
   b.global_count = global.count;
   b.count = std::ssize(samples);
   std::ranges::copy(samples, buffer.indices.begin());
-  for (std::int64_t i = 0; i < options.batch; ++i) buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
+  set_weights(buffer, first);
   std::ranges::fill(buffer.parameters, std::byte{0});
   for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
     const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];

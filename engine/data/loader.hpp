@@ -60,6 +60,7 @@ struct LoaderOptions {
   int rank = 0, ranks = 1;
   std::uint64_t seed = 0;   ///< seed of the run
   bool shuffle = true;      ///< false: samples come in the order of the data set
+  bool bag = false;         ///< samples have the weights bag_weight(seed, sample) instead of 1
   LoaderThreads threads;    ///< who reads and decodes on the host
   SampleDecoding decoding;  ///< how, and into which memory
   /// What this rank keeps of the data set. With `peers` the samples of a step then go to the ranks that keep them, as
@@ -80,13 +81,24 @@ struct Batch {
   /// (batch, FieldEncoding::parameter_bytes) how each sample is decoded, zeros beyond `count`; null: without
   /// `encoding`.
   const std::byte* parameters = nullptr;
-  const float* weight = nullptr;  ///< (batch): 1 for the first `count`, then 0
+  /// (batch): 1, or LoaderOptions::bag's weight, for the first `count`, then 0.
+  const float* weight = nullptr;
   std::int64_t count = 0;         ///< samples of this rank; may be 0 in the last step of an epoch
   std::int64_t global_count = 0;  ///< samples of all ranks
+  /// Sum of the weights of the samples of all ranks; negative: global_count.
+  std::int64_t global_weight = -1;
   /// This rank's first position in the global batch: rank * batch. With a cache, the samples of the step may be in
   /// another order than that of the epoch.
   std::int64_t sample_offset = 0;
   const std::int64_t* indices = nullptr;  ///< (count) dataset indices
+
+  /// The number by which the sum of weighted losses of all ranks is divided.
+  std::int64_t total_weight() const { return global_weight < 0 ? global_count : global_weight; }
+  /// `terms` / total_weight(), for StepParams::inverse_samples; 0 if all weights are 0, so that all gradients are 0.
+  float inverse_weight(int terms = 1) const {
+    const std::int64_t total = total_weight();
+    return total > 0 ? static_cast<float>(terms) / static_cast<float>(total) : 0.0f;
+  }
 };
 
 /// How many samples a loader has read, and from where.

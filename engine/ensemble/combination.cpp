@@ -25,7 +25,7 @@ void ValueCombination::reset(const MetricSetup& setup, std::int64_t members) {
 }
 
 const float* ValueCombination::update(const MemberPredictions& batch) {
-  std::vector<double> means(batch.members.size());
+  std::vector<double> means(batch.members.size()), variances(batch.variances.size());
   for (std::int64_t n = 0; n < batch.count; ++n)
     for (std::int64_t t = 0; t < rows_.targets(); ++t) {
       double truth = 0;
@@ -34,7 +34,9 @@ const float* ValueCombination::update(const MemberPredictions& batch) {
         means[m] = rows_.predicted(of_member, n, t);
         truth = rows_.truth(of_member, n, t);
       }
-      targets_[static_cast<std::size_t>(t)].add(means, {}, truth);
+      for (std::size_t m = 0; m < variances.size(); ++m)
+        variances[m] = rows_.predicted({.count = batch.count, .predictions = batch.variances[m]}, n, t);
+      targets_[static_cast<std::size_t>(t)].add(means, variances, truth);
     }
   const auto elements = static_cast<std::size_t>(batch.count * per_sample_);
   mean_.resize(elements);

@@ -16,6 +16,7 @@ struct MemberPredictions {
   std::int64_t count = 0;                 ///< samples of this rank in the batch
   const std::int64_t* indices = nullptr;  ///< (count): indices of the samples in the data set
   std::vector<const float*> members;      ///< each (count, MetricSetup::prediction), f32, plain
+  std::vector<const float*> variances;    ///< the same, of the members' distributions; empty: they predict none
   const void* targets = nullptr;          ///< (count, MetricSetup::target), as Dataset::read writes them
 };
 
@@ -34,7 +35,8 @@ class Combination {
   virtual void reduce(Communicator* communicator) = 0;
 };
 
-/// For networks that predict numbers: the mean of the members' predictions, and a ValueEnsemble for each target.
+/// For networks that predict numbers: the mean of the members' predictions, and a ValueEnsemble for each target. The
+/// variance of a prediction of several rows is the mean of the rows' variances.
 class ValueCombination final : public Combination {
  public:
   /// `scales`: of each target, as ValueEnsemble has it; empty: 1.

@@ -20,20 +20,31 @@ struct EnsembleEvaluator::Impl {
   std::optional<Loader> loader;
   struct Member {
     FedExecutor network;
-    detail::EvaluatedBatch batch;
+    detail::EvaluatedBatch batch, variances;
   };
   std::vector<std::unique_ptr<Member>> members;  ///< end before the batches that they read
 
   Impl(const Dataset& d, Communicator* c, const EnsembleEvaluatorOptions& o) : data(d), communicator(c), options(o) {}
 
-  void prepare(const Graph& graph) {
+  static Shape output_shape(const Graph& graph, const std::string& wanted) {
+    for (const auto& [name, node] : graph.outputs())
+      if (name == wanted) return graph.nodes()[static_cast<std::size_t>(node)].shape.shape;
+    refuse("the network has no output {}", wanted);
+  }
+
+  void prepare(const std::vector<EnsembleMember>& all) {
     setup = {.data = data.describe(),
              .samples = data.size(),
              .units = static_cast<double>(data.size()),
              .prediction_name = options.prediction};
-    for (const auto& [name, node] : graph.outputs())
-      if (name == options.prediction) setup.prediction = graph.nodes()[static_cast<std::size_t>(node)].shape.shape;
-    if (setup.prediction.rank() == 0) refuse("the network has no output {}", options.prediction);
+    setup.prediction = output_shape(*all[0].graph, options.prediction);
+    for (std::size_t m = 0; m < all.size(); ++m)
+      for (const std::string& output : {options.prediction, options.variance}) {
+        if (output.empty()) continue;
+        if (const Shape found = output_shape(*all[m].graph, output); !(found == setup.prediction))
+          refuse("member {} has the output {} of shape {}, but the predictions of member 0 are {}. Expected one shape",
+                 m, output, to_string(found), to_string(setup.prediction));
+      }
     const auto& fields = data.fields();
     while (target_field < fields.size() && fields[target_field].name != options.target) ++target_field;
     if (target_field == fields.size()) refuse("{} has no field {}", setup.data, options.target);
@@ -41,7 +52,7 @@ struct EnsembleEvaluator::Impl {
   }
 
   /// Lets a member predict a batch, and takes the predictions to the host.
-  const float* predict(Member& m, const Batch& batch) {
+  void predict(Member& m, const Batch& batch, MemberPredictions& to) {
     ops::StepParams params;
     params.sample_offset = batch.sample_offset;
     params.inverse_samples = 1;
@@ -51,17 +62,21 @@ struct EnsembleEvaluator::Impl {
     // The output is asked for anew: a larger plan of these parameters may have moved the arena.
     const std::span samples(batch.indices, static_cast<std::size_t>(batch.count));
     m.batch.send(samples, 0, nullptr, 0, m.network.executor.output(options.prediction));
+    if (!options.variance.empty())
+      m.variances.send(samples, 0, nullptr, 0, m.network.executor.output(options.variance));
     m.network.input.finish();
     m.batch.wait();
-    return static_cast<const float*>(m.batch.predictions.get());
+    m.variances.wait();
+    to.members.push_back(static_cast<const float*>(m.batch.predictions.get()));
+    if (!options.variance.empty()) to.variances.push_back(static_cast<const float*>(m.variances.predictions.get()));
   }
 };
 
-EnsembleEvaluator::EnsembleEvaluator(const Graph& graph, std::vector<Parameters*> members, const Dataset& data,
+EnsembleEvaluator::EnsembleEvaluator(const std::vector<EnsembleMember>& members, const Dataset& data,
                                      Communicator* communicator, const EnsembleEvaluatorOptions& options)
     : impl_(std::make_unique<Impl>(data, communicator, options)) {
   KEELSON_EXPECT(!members.empty());
-  require_all_inputs(graph, data);
+  for (const EnsembleMember& m : members) require_all_inputs(*m.graph, data);
   const int ranks = communicator ? communicator->size() : 1;
   if (communicator)
     compare_values(*communicator,
@@ -69,16 +84,17 @@ EnsembleEvaluator::EnsembleEvaluator(const Graph& graph, std::vector<Parameters*
                    "let all ranks see the same files");
   if (data.size() < ranks)
     refuse("{} for {}: start fewer ranks", counted(ranks, "rank"), counted(data.size(), "sample"));
-  impl_->prepare(graph);
-  Context& context = members[0]->context();
+  impl_->prepare(members);
+  Context& context = members[0].parameters->context();
   const SampleDecoding decoding = decoding_for(context.device());
   const PlanOptions plan{.batch = options.batch, .training = false, .precision = options.precision};
-  for (Parameters* parameters : members) {
-    KEELSON_EXPECT(&parameters->context() == &context);
-    const std::size_t bytes =
-        static_cast<std::size_t>(options.batch * impl_->setup.prediction.elements()) * sizeof(float);
+  const auto bytes = static_cast<std::size_t>(options.batch * impl_->setup.prediction.elements()) * sizeof(float);
+  for (const EnsembleMember& m : members) {
+    KEELSON_EXPECT(&m.parameters->context() == &context);
     impl_->members.push_back(std::unique_ptr<Impl::Member>(
-        new Impl::Member{.network = {graph, *parameters, plan, data, decoding}, .batch = {context.device(), bytes}}));
+        new Impl::Member{.network = {*m.graph, *m.parameters, plan, data, decoding},
+                         .batch = {context.device(), bytes},
+                         .variances = {context.device(), options.variance.empty() ? 0 : bytes}}));
   }
   impl_->loader.emplace(data, LoaderOptions{.batch = options.batch,
                                             .rank = communicator ? communicator->rank() : 0,
@@ -112,7 +128,7 @@ void EnsembleEvaluator::run(Combination& combination, const Metrics& of_ensemble
       targets.assign(first, first + bytes);
     }
     predicted.targets = targets.data();
-    for (auto& m : impl_->members) predicted.members.push_back(impl_->predict(*m, *batch));
+    for (auto& m : impl_->members) impl_->predict(*m, *batch, predicted);
     const float* const of_all = combination.update(predicted);
     MetricBatch shown{.count = batch->count, .indices = batch->indices, .targets = targets.data()};
     shown.predictions = of_all;

@@ -16,7 +16,14 @@ struct EnsembleEvaluatorOptions {
   Precision precision = Precision::fp32;  ///< as in PlanOptions
   LoaderThreads threads;                  ///< that decode samples
   std::string prediction = "prediction";  ///< graph output of all members
-  std::string target = "y";               ///< data field that it is compared with
+  std::string variance;  ///< graph output with the variances of the predictions, of their shape; empty: there is none
+  std::string target = "y";  ///< data field that it is compared with
+};
+
+/// A network of an ensemble. Members may have different designs.
+struct EnsembleMember {
+  const Graph* graph = nullptr;      ///< with the outputs of the options; all members' outputs have one shape
+  Parameters* parameters = nullptr;  ///< of this graph, in one context for all members
 };
 
 /// Evaluates several networks on one data set, over all ranks. Each sample is read and decoded once, and goes through
@@ -24,11 +31,11 @@ struct EnsembleEvaluatorOptions {
 /// are exact, so the result has the same bits on any number of ranks with the same batch per rank.
 class EnsembleEvaluator {
  public:
-  /// `members`: parameters in one context, all of `graph`. `communicator` null: this rank alone. All references must
-  /// outlive the evaluator. Throws InputError on all ranks if the ranks have different data, and for less samples than
-  /// ranks. Collective.
-  EnsembleEvaluator(const Graph& graph, std::vector<Parameters*> members, const Dataset& data,
-                    Communicator* communicator, const EnsembleEvaluatorOptions& options);
+  /// `communicator` null: this rank alone. All references must outlive the evaluator. Throws InputError on all ranks if
+  /// the ranks have different data, for less samples than ranks, and for members whose predictions have other shapes.
+  /// Collective.
+  EnsembleEvaluator(const std::vector<EnsembleMember>& members, const Dataset& data, Communicator* communicator,
+                    const EnsembleEvaluatorOptions& options);
   ~EnsembleEvaluator();
 
   /// Metrics of one network, as EvaluatorOptions has them; a MetricBatch::loss is 0.

@@ -23,6 +23,7 @@ void ValueEnsemble::add(std::span<const double> means, std::span<const double> v
   square_.add(error * error);
   aleatoric_.add(m.aleatoric);
   epistemic_.add(m.epistemic);
+  aleatoric_deviation_.add(std::sqrt(m.aleatoric));
   epistemic_deviation_.add(std::sqrt(m.epistemic));
   nll_.add(gaussian_nll(m.mean, variance, truth));
   squares_.add(error * error / variance);
@@ -44,8 +45,9 @@ void ValueEnsemble::add(std::span<const double> means, std::span<const double> v
 }
 
 std::vector<ExactSum*> ValueEnsemble::all_sums() {
-  std::vector<ExactSum*> all{&absolute_, &square_,  &aleatoric_, &epistemic_, &epistemic_deviation_,
-                             &nll_,      &squares_, &crps_,      &of_values_, &fair_};
+  std::vector<ExactSum*> all{
+      &absolute_, &square_, &aleatoric_, &epistemic_, &aleatoric_deviation_, &epistemic_deviation_, &nll_,
+      &squares_,  &crps_,   &of_values_, &fair_};
   for (Member& m : members_) all.insert(all.end(), {&m.absolute, &m.square, &m.nll, &m.crps});
   return all;
 }

@@ -39,6 +39,8 @@ class ValueEnsemble {
   double epistemic() const { return mean(epistemic_); }
   /// Mean over samples of the standard deviation of the members' means (divisor M).
   double epistemic_deviation() const { return mean(epistemic_deviation_); }
+  /// Mean over samples of the square root of the aleatoric variance.
+  double aleatoric_deviation() const { return mean(aleatoric_deviation_); }
   /// gaussian_nll() of the mixture; infinite if a variance is 0.
   double nll() const;
   double crps() const { return mean(crps_); }                  ///< gaussian_crps() of the mixture
@@ -68,7 +70,8 @@ class ValueEnsemble {
   double scale_;
   bool variances_ = false;
   std::int64_t count_ = 0, within_50_ = 0, within_90_ = 0;
-  ExactSum absolute_, square_, aleatoric_, epistemic_, epistemic_deviation_, nll_, squares_, crps_, of_values_, fair_;
+  ExactSum absolute_, square_, aleatoric_, epistemic_, aleatoric_deviation_, epistemic_deviation_, nll_, squares_;
+  ExactSum crps_, of_values_, fair_;
   std::vector<Member> members_;
   Histogram pit_;
 };

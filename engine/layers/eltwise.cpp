@@ -55,6 +55,8 @@ void EltwiseLayer::to_onnx(OnnxBuilder& b) const {
       return b.set_dst(op("Mul", b.op("Sigmoid", {x})));
     case ops::EltwiseKind::elu:
       return b.set_dst(b.op("Elu", {x}, {{"alpha", params_.alpha}}));
+    case ops::EltwiseKind::softplus:
+      return b.set_dst(b.op("Softplus", {x}));
     case ops::EltwiseKind::linear: {
       const auto scaled = op("Mul", b.scalar(params_.alpha));
       return b.set_dst(params_.beta == 0 ? scaled : b.op("Add", {scaled, b.scalar(params_.beta)}));
@@ -79,6 +81,7 @@ Var sigmoid(Var x, const std::string& name) { return eltwise(x, "sigmoid", {ops:
 Var gelu(Var x, const std::string& name) { return eltwise(x, "gelu", {ops::EltwiseKind::gelu}, name); }
 Var silu(Var x, const std::string& name) { return eltwise(x, "silu", {ops::EltwiseKind::silu}, name); }
 Var elu(Var x, float alpha, const std::string& name) { return eltwise(x, "elu", {ops::EltwiseKind::elu, alpha}, name); }
+Var softplus(Var x, const std::string& name) { return eltwise(x, "softplus", {ops::EltwiseKind::softplus}, name); }
 Var scale(Var x, float factor, float offset, const std::string& name) {
   return eltwise(x, "scale", {ops::EltwiseKind::linear, factor, offset}, name);
 }

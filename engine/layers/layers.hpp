@@ -145,6 +145,8 @@ Var gelu(Var x, const std::string& name = "");
 Var silu(Var x, const std::string& name = "");
 /// x if x > 0, else alpha (exp(x) - 1) (Clevert et al. 2016).
 Var elu(Var x, float alpha = 1, const std::string& name = "");
+/// log(1 + exp(x)), a smooth relu.
+Var softplus(Var x, const std::string& name = "");
 /// factor x + offset
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
 
@@ -214,6 +216,15 @@ inline Var mae(Var prediction, Var target) { return loss(prediction, target, {op
 /// Squares up to `delta`, absolute values beyond: loss() with LossKind::huber.
 inline Var huber(Var prediction, Var target, float delta = 1) {
   return loss(prediction, target, {ops::LossKind::huber, delta});
+}
+/// The negative logarithm of a normal density, without its constant: loss() with LossKind::gaussian_nll. mean, spread
+/// (rows, features): the variance is gaussian_variance(spread).
+inline Var gaussian_nll(Var mean, Var spread, Var target) {
+  return loss(concat({mean, spread}, 1, "distribution"), target, {ops::LossKind::gaussian_nll});
+}
+/// softplus(spread) + ops::least_variance, as gaussian_nll() has it.
+inline Var gaussian_variance(Var spread, const std::string& name = "") {
+  return scale(softplus(spread), 1, ops::least_variance, name);
 }
 /// target: s32 class numbers, one per sample: graph.input(name, {}, DType::s32), or one per row: {rows per sample}.
 inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {ops::LossKind::cross_entropy}); }

@@ -44,8 +44,10 @@ class LossLayer : public Layer {
                     !(target.shape == Shape{1} || target.shape == Shape{1, prediction.rows_per_sample()})))
       refuse("cross entropy takes one s32 class number per sample or per row as its target, not {} {}",
              to_string(target.shape), to_string(target.dtype));
-    if (!classes && !(target.shape == Shape{1, prediction.shape[1]}))
-      refuse("the prediction has {} features but the target is {}", prediction.shape[1], to_string(target.shape));
+    if (!classes && !(target.shape.rank() == 2 && target.shape[0] == 1 &&
+                      prediction.shape[1] == target.shape[1] * params_.values_per_target()))
+      refuse("the prediction has {} features but the target is {}{}", prediction.shape[1], to_string(target.shape),
+             params_.values_per_target() == 1 ? "" : "; expected two for each: the means, then the spreads");
     return {{1}, DType::f64, -1};
   }
 

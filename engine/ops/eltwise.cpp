@@ -20,6 +20,8 @@ std::string to_string(const EltwiseParams& p) {
       return "silu";
     case EltwiseKind::elu:
       return fmt::format("elu({})", p.alpha);
+    case EltwiseKind::softplus:
+      return "softplus";
     case EltwiseKind::linear:
       return fmt::format("linear({}, {})", p.alpha, p.beta);
   }

@@ -13,10 +13,11 @@ enum class EltwiseKind : std::uint8_t {
   leaky_relu,  ///< x > 0 ? x : alpha x
   tanh,
   sigmoid,
-  gelu,    ///< x/2 (1 + erf(x / sqrt 2)), exact (Hendrycks & Gimpel 2016)
-  silu,    ///< x sigmoid(x) (swish with beta 1)
-  elu,     ///< x > 0 ? x : alpha (exp(x) - 1) (Clevert et al. 2016)
-  linear,  ///< alpha x + beta
+  gelu,      ///< x/2 (1 + erf(x / sqrt 2)), exact (Hendrycks & Gimpel 2016)
+  silu,      ///< x sigmoid(x) (swish with beta 1)
+  elu,       ///< x > 0 ? x : alpha (exp(x) - 1) (Clevert et al. 2016)
+  softplus,  ///< log(1 + exp(x)), stable
+  linear,    ///< alpha x + beta
 };
 
 /// A function and its two parameters.
@@ -38,6 +39,7 @@ constexpr bool derivative_from_dst(const EltwiseParams& p) {
       return p.alpha >= 0;
     case EltwiseKind::gelu:
     case EltwiseKind::silu:
+    case EltwiseKind::softplus:
       return false;
     default:
       return true;

@@ -11,8 +11,12 @@ enum class LossKind : std::uint8_t {
   mse,            ///< (p - t)^2
   mae,            ///< |p - t|
   huber,          ///< |d| <= delta: d^2 / 2, else delta (|d| - delta / 2)
+  gaussian_nll,   ///< d^2 / (2 v) + log(v) / 2 with the variance v = softplus(s) + least_variance
   cross_entropy,  ///< -log softmax(p)[t] over dim 1; target s32 (N) class numbers
 };
+
+/// What LossKind::gaussian_nll adds to each variance, so that no target is certain.
+inline constexpr float least_variance = 1e-6f;
 
 /// The parameters of a loss.
 struct LossParams {
@@ -20,6 +24,9 @@ struct LossParams {
   float delta = 1;                ///< for huber
   /// A sample's loss is the sum over its rows, e.g. over the words of a sentence, instead of their mean.
   bool sum_rows = false;
+
+  /// Columns of the prediction for each column of the target: 2 for gaussian_nll, else 1.
+  std::int64_t values_per_target() const { return kind == LossKind::gaussian_nll ? 2 : 1; }
 };
 
 /// Some of the classes of a cross entropy, of which several ranks have parts.
@@ -61,8 +68,10 @@ class Loss;
 ///   rows_per_sample
 ///
 /// with inverse_samples from StepParams (1 / global sample count), so that losses and gradients of all ranks add up to
-/// the global mean. For cross_entropy there is no mean over f, and rows with the class -1 are ignored; another class
-/// outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
+/// the global mean. For gaussian_nll the prediction has 2 F columns: the means, then s of each target; the constant
+/// log(2 pi) / 2 of the density is left out (Nix and Weigend, "Estimating the mean and variance of the target
+/// probability distribution", ICNN 1994). For cross_entropy there is no mean over f, and rows with the class -1 are
+/// ignored; another class outside [0, F) makes the loss NaN. With sum_rows there is no division by rows_per_sample.
 ///
 /// If the ranks have parts of the classes (class_part.all > 0), the prediction has the classes from class_part.first
 /// on, and the loss is this rank's term of the sum: the losses of the rows whose class is in this part. The softmax is

@@ -13,10 +13,10 @@ namespace keelson {
 
 /// A step that is queued on the device, or whose loss other ranks have not sent yet.
 struct PendingStep {
-  StepRecord record;                    ///< complete but for the loss
-  std::int64_t epoch = 0, samples = 0;  ///< epochs done before the step; samples of all ranks
-  double loss = 0;                      ///< sum over the samples, if the host waits for it
-  bool posted = false;                  ///< the exchange of the loss between ranks has begun
+  StepRecord record;                   ///< complete but for the loss
+  std::int64_t epoch = 0, weight = 0;  ///< epochs done before the step; Batch::total_weight()
+  double loss = 0;                     ///< mean over the samples, if the host waits for it
+  bool posted = false;                 ///< the exchange of the loss between ranks has begun
 };
 
 /// Steps whose losses are not known yet, the oldest first: those that a device still works on, and those whose losses

@@ -1,5 +1,6 @@
 #include "engine/train/trainer.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -193,7 +194,7 @@ void Trainer::prepare_step() {
 PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   vote_.reserve(checkpoints_.longest_seconds());
   vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch(state_) ? validation_seconds_ : 0, checkpoints_.failed());
-  PendingStep now{.epoch = state_.epoch, .samples = batch.global_count};
+  PendingStep now{.epoch = state_.epoch, .weight = batch.total_weight()};
   TimeSplit& seconds = now.record.seconds;
   seconds.input += batches_.take_waits(watch.lap());
   ops::StepParams params;
@@ -280,8 +281,8 @@ void Trainer::add_loss(PendingStep& step, const Executor::StepResult& result) {
                                                                              : "minus infinite"));
   state_.skipped_steps = result.loss_scale.skipped;
   if (result.loss_scale.skip && result.loss_scale.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
-  state_.loss_sum += result.loss * static_cast<double>(step.samples);
-  state_.loss_samples += step.samples;
+  state_.loss_sum += result.loss * static_cast<double>(step.weight);
+  state_.loss_samples += step.weight;
 }
 
 void Trainer::stop_for(const PendingStep& step, const std::string& what) {
@@ -351,7 +352,7 @@ EpochRecord Trainer::end_epoch() {
     record.metric_values = validation->metric_values;
     record.validation_seconds = validation->seconds;
   }
-  record.train_loss = state_.loss_sum / units(state_.loss_samples);
+  record.train_loss = state_.loss_sum / units(std::max<std::int64_t>(1, state_.loss_samples));
   record.learning_rate = last_rate_;
   record.rate = clock_.epoch_rate() * units(1);
   record.seconds = clock_.epoch();

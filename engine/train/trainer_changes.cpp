@@ -107,12 +107,14 @@ void Trainer::bring_up_to_date() {
 void Trainer::share(PendingStep& step) {
   struct {
     double loss;
+    std::int64_t weight;
     ops::LossScale scale;
     StopVote::Reason decision;
-  } known{step.loss, session_.loss_scale(), decision_};
+  } known{step.loss, step.weight, session_.loss_scale(), decision_};
   communicator_->broadcast(&known, sizeof known, 0);
   if (!ranks_.waits()) return;
   step.loss = known.loss;
+  step.weight = known.weight;
   session_.set_loss_scale(known.scale);
   decision_ = known.decision;
 }

@@ -49,8 +49,12 @@ struct TrainerOptions {
   /// Training ends after this many steps, those of resumed runs included. 0: run() only writes the initial checkpoint;
   /// negative: no limit.
   std::int64_t max_steps = -1;
-  std::uint64_t seed = 0;                            ///< of sample order, transform and dropout
-  bool shuffle = true;                               ///< new sample order in each epoch; else the order of the data set
+  std::uint64_t seed = 0;  ///< of sample order, transform and dropout
+  bool shuffle = true;     ///< new sample order in each epoch; else the order of the data set
+  /// Samples have the weights bag_weight(seed, sample): the loss of a step is the sum of w l divided by the sum of w,
+  /// of all ranks' samples, and batch normalization weighs them alike. A step whose weights are all 0 has a loss and
+  /// gradients of 0. Batches of the caller bring weights of their own.
+  bool bag = false;
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
   ExchangeOptions exchange;                          ///< as in PlanOptions

@@ -25,6 +25,7 @@ void TrainingBatches::regroup(const FieldRows& rows) {
                                        .ranks = grid.extent(ProcessGrid::Axis::data),
                                        .seed = options_.seed,
                                        .shuffle = options_.shuffle,
+                                       .bag = options_.bag,
                                        .threads = options_.threads,
                                        .decoding = std::move(decoding),
                                        .cache = options_.cache,

@@ -109,7 +109,7 @@ void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams para
   params.sample_offset = batch.sample_offset;
   // The mean over the ranks of what they compute alone is the mean over the samples of all of them.
   const int terms = apart_ ? ranks_.count() : 1;
-  params.inverse_samples = static_cast<float>(terms) / static_cast<float>(batch.global_count);
+  params.inverse_samples = batch.inverse_weight(terms);
   step_params_ = params;
   for (const Pass& pass : passes_) {
     if (!pass.backward) {

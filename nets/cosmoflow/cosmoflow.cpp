@@ -36,6 +36,7 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& o) {
   std::map<std::string, std::int64_t> published{{"dense1", 128}, {"dense2", 64}, {"dense3", o.targets}};
   const int blocks = mlperf_blocks(o.size);
   for (int i = 1; i <= blocks; ++i) published[fmt::format("conv{}", i)] = std::min(16 << i, 512);
+  if (o.uncertainty) published["spread"] = o.targets;
   const auto widths = widths_of(o, std::move(published));
   Graph g;
   Var x = g.input("x", {o.channels, o.size, o.size, o.size});
@@ -48,9 +49,16 @@ Graph cosmoflow_mlperf(const CosmoFlowOptions& o) {
   x = flatten(x, ElementOrder::channels_last);
   x = dropout(leaky_relu(dense(x, widths.at("dense1"), "dense1"), 0.3f), o.dropout, "dropout1");
   x = dropout(leaky_relu(dense(x, widths.at("dense2"), "dense2"), 0.3f), o.dropout, "dropout2");
-  x = scale(tanh(dense(x, widths.at("dense3"), "dense3")), 1.2f);
+  const Var features = x;
+  x = scale(tanh(dense(features, widths.at("dense3"), "dense3")), 1.2f);
   g.set_output("prediction", x);
-  mse(x, y);
+  if (!o.uncertainty) {
+    mse(x, y);
+    return g;
+  }
+  const Var spread = dense(features, widths.at("spread"), "spread");
+  g.set_output("variance", gaussian_variance(spread, "variance"));
+  gaussian_nll(x, spread, y);
   return g;
 }
 
@@ -74,6 +82,11 @@ Graph cosmoflow_paper(const CosmoFlowOptions& o) {
   if (o.size < 80 || paper_edge(o.size) % 2 != 0)
     refuse("the paper's CosmoFlow network cannot take size {}: its last convolution must have an even edge; try {}",
            o.size, nearest_paper_size(o.size));
+  if (o.uncertainty)
+    refuse(
+        "the paper's CosmoFlow network predicts {} times for each sample, without variances: expected the MLPerf "
+        "network for uncertainties",
+        paper_edge(o.size) * paper_edge(o.size) * paper_edge(o.size) / 8);
   constexpr float slope = 0.01f;
   const Init bias = Init::constant(0.1f);
   const auto widths = widths_of(o, {{"conv1", 16},
@@ -123,6 +136,7 @@ CosmoFlowOptions cosmoflow_options(const Settings& settings, const Shape& sample
   CosmoFlowOptions o{.size = sample[1], .channels = static_cast<int>(sample[0]), .targets = targets};
   settings.get("targets", o.targets);
   settings.get("dropout", o.dropout);
+  settings.get("uncertainty", o.uncertainty);
   return o;
 }
 

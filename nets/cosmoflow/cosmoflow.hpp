@@ -18,6 +18,8 @@ struct CosmoFlowOptions {
   float dropout = 0.5f;     ///< rate
   /// Of MLPerf's network: edge of the convolutions' kernels, 3 since MLPerf HPC v1.0, 2 in v0.7.
   std::int64_t kernel = 3;
+  /// Of MLPerf's network: it also predicts the variance of each target, and learns by gaussian_nll().
+  bool uncertainty = false;
   /// Number of filters or units of layers for which it differs from the published one: {"conv1", 24}. For pruned or
   /// grown networks, Topology::widths() returns these numbers.
   std::map<std::string, std::int64_t> widths = {};
@@ -37,6 +39,9 @@ struct CosmoFlowOptions {
 /// | dense3     | 4, tanh, x 1.2 |
 ///
 /// Glorot-uniform weights, zero biases, mean squared error.
+///
+/// With CosmoFlowOptions::uncertainty a dense layer "spread" beside dense3 gives the variance of each target,
+/// gaussian_variance(), which is the output "variance". The loss is gaussian_nll().
 ///
 /// Whole universes get more blocks, until fewer than 8 cells along each edge are left: conv6 for an edge of 256
 /// (15,985,956 parameters), conv6 and conv7 for 512 (23,064,356), of 512 filters each. LBANN's network for universes of

@@ -236,6 +236,7 @@ void bind_activations(nb::module_& m) {
   plain("sigmoid", &sigmoid, "1 / (1 + exp(-x))");
   plain("gelu", &gelu, "x / 2 (1 + erf(x / sqrt 2))");
   plain("silu", &silu, "x sigmoid(x), also called swish.");
+  plain("softplus", &softplus, "log(1 + exp(x)), a smooth relu.");
   m.def(
       "leaky_relu",
       [](const Value& x, float slope, Name name) { return Value{x.network, leaky_relu(x.var, slope, name)}; },
@@ -305,6 +306,7 @@ void bind_losses(nb::module_& m) {
                                                               {{"mse", LossKind::mse},
                                                                {"mae", LossKind::mae},
                                                                {"huber", LossKind::huber},
+                                                               {"gaussian_nll", LossKind::gaussian_nll},
                                                                {"cross_entropy", LossKind::cross_entropy}}),
                                      .delta = delta,
                                      .sum_rows = sum_rows};
@@ -313,8 +315,9 @@ void bind_losses(nb::module_& m) {
       nb::arg("prediction"), nb::arg("target"), nb::arg("kind"), nb::kw_only(), nb::arg("delta") = 1.0f,
       nb::arg("sum_rows") = false, nb::arg("name") = "loss",
       "Compares a prediction (rows, F) with a target input and makes the result the graph's loss. kind: 'mse', 'mae',\n"
-      "'huber' (with delta) or 'cross_entropy' (target: int32 class numbers). sum_rows: a sample's loss is the\n"
-      "sum over its rows instead of their mean.");
+      "'huber' (with delta), 'gaussian_nll' (the prediction has the mean of each target, then s of each target, and\n"
+      "the variance is softplus(s) + 1e-6) or 'cross_entropy' (target: int32 class numbers). sum_rows: a sample's\n"
+      "loss is the sum over its rows instead of their mean.");
   const auto simple = [&m](const char* kind, LossKind loss_kind, const char* text) {
     m.def(
         kind,

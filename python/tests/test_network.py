@@ -33,7 +33,7 @@ def test_every_layer_says_its_shape():
     assert layers.global_average_pool(x).shape == (1, 4, 1, 1)
     assert layers.resize(x, 16, 6).shape == (1, 4, 16, 6)
     assert layers.batch_norm(x).shape == x.shape
-    for activation in (layers.relu, layers.tanh, layers.sigmoid, layers.gelu, layers.silu, layers.elu):
+    for activation in (layers.relu, layers.tanh, layers.sigmoid, layers.gelu, layers.silu, layers.elu, layers.softplus):
         assert activation(x).shape == x.shape
     assert layers.leaky_relu(x, 0.3).shape == layers.scale(x, 2, 1).shape == layers.softmax(x).shape == x.shape
     assert layers.dropout(x, 0.5).shape == x.shape
@@ -58,6 +58,8 @@ def test_losses_are_the_graphs():
     layers.pixel_cross_entropy(layers.conv(x, 3), target, class_weights=[1, 2, 0], mean="counted")
     graph, x = image_graph()
     layers.cross_entropy(layers.dense(layers.flatten(x), 3), graph.input("y", (), dtype="int32"))
+    graph, x = image_graph()
+    layers.loss(layers.dense(layers.flatten(x), 4), graph.input("y", (2,)), "gaussian_nll")
     assert '"loss"' in graph.topology
 
 

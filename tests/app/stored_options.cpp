@@ -7,9 +7,11 @@
 #include <map>
 
 #include "apps/climate/subcommands.hpp"
+#include "apps/common/optimizer_options.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/cosmoflow/subcommands.hpp"
 #include "apps/lm/subcommands.hpp"
+#include "engine/base/error.hpp"
 
 namespace keelson::app {
 namespace {
@@ -48,6 +50,45 @@ TEST(StoredOptions, WhatChangesBitsIsStored) {
     EXPECT_EQ(found["bucket-mb"], "2");
     for (const char* name : {"out", "max-steps", "keep", "trace", "loader-threads"})
       EXPECT_FALSE(found.contains(name)) << name;
+  });
+}
+
+TEST(StoredOptions, TheOptionsOfAMemberCountAsGiven) {
+  Subcommand v;
+  OptimizerOptions o;
+  declare(o, v);
+  v.parse({"--lr", "0.5"});
+  const OptimizerOptions given = o;
+  const Config recipe{{"lr", "1"}, {"schedule", "steps"}, {"decay", "3:0.5"}, {"momentum", "0.5"}};
+  v.override_with({{"lr", "0.25"}, {"schedule", "constant"}}, "designs.json: entry 0");
+  EXPECT_TRUE(v.given("schedule"));
+  v.fill(recipe, "recipe");
+  EXPECT_EQ(o.lr, 0.25);
+  EXPECT_EQ(o.schedule, "constant");
+  EXPECT_EQ(o.decay, "") << "the schedule that is given replaces the recipe's";
+  EXPECT_EQ(o.momentum, 0.5f);
+  o = given;
+  v.override_with({}, "");
+  EXPECT_FALSE(v.given("schedule"));
+  v.fill(recipe, "recipe");
+  EXPECT_EQ(o.lr, 0.5);
+  EXPECT_EQ(o.decay, "3:0.5");
+  try {
+    v.override_with({{"batch", "0"}}, "designs.json: entry 1");
+    ADD_FAILURE() << "a batch of 0 was accepted";
+  } catch (const InputError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "designs.json: entry 1: --batch: found '0', expected a whole number of at least 1");
+  }
+}
+
+TEST(StoredOptions, MembersMayNotDifferInWhatTheySee) {
+  each_train({}, [](const Subcommand& v) {
+    const auto names = v.member_options();
+    const auto has = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+    for (const char* name : {"lr", "optimizer", "batch", "bag", "dropout"}) EXPECT_TRUE(has(name)) << name;
+    for (const char* name : {"seed", "train", "validation", "channels", "vocab-size", "uncertainty", "metric", "out"})
+      EXPECT_FALSE(has(name)) << name;
   });
 }
 

@@ -114,6 +114,22 @@ class Members(LmCase):
             self.assertRegex(LM.errors(done)[0], rf"member {m}: the loss became")
         self.assertEqual([m["state"] for m in self.list()["members"]], ["failed"] * 3)
 
+    @needs_h5py
+    def test_members_with_bags(self):
+        """Each member has weights of its own, which are those of its seed alone; resumed with the same bits."""
+        self.ensemble(2, "--bag")
+        mine = [self.parameters(self.member(m)) for m in range(2)]
+        self.ensemble(2, out=self.beside("plain"))
+        self.assertNotEqual(self.parameters(self.member(0, self.beside("plain"))), mine[0])
+        seed = self.list()["members"][1]["seed"]
+        self.train(*self.arguments, "--bag", "--seed", seed, out=self.beside("alone"))
+        self.assertEqual(self.parameters(self.beside("alone")), mine[1])
+        self.ensemble(2, "--bag", "--max-steps", 30, out=self.beside("cut"))
+        self.succeed("train", "--resume", self.beside("cut"), ranks=2)
+        self.assertEqual([self.parameters(self.member(m, self.beside("cut"))) for m in range(2)], mine)
+        losses = [r["loss"] for r in records(self.member(0), "step")]
+        self.assertTrue(all(loss is not None and loss >= 0 for loss in losses), losses)
+
     def test_refusals(self):
         train = ["train", "--data", self.text, "--out", self.out, *self.arguments]
         self.refused(*train, "--members", 2, "--member-ranks", 3, ranks=2, says="cannot be divided into groups of 3")

@@ -6,12 +6,14 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <set>
 #include <thread>
 
 #include "engine/base/error.hpp"
 #include "engine/base/philox.hpp"
+#include "engine/data/bag.hpp"
 #include "engine/data/epoch_order.hpp"
 #include "tests/support/data_files.hpp"
 
@@ -112,6 +114,48 @@ TEST(Loader, EverySampleOnceWhateverTheRanks) {
       EXPECT_EQ(one, epoch_of(data, 2, 4, epoch)) << size;
     }
   }
+}
+
+TEST(Loader, WeighsSamplesOfABagAlikeInAllEpochsAndOnAnyRanks) {
+  const Numbers data(29);
+  for (const int ranks : {1, 2, 4})
+    for (const std::int64_t epoch : {0, 3}) {
+      std::vector<std::int64_t> own(4), all(4);  // of each step
+      for (int rank = 0; rank < ranks; ++rank) {
+        auto options = options_of(8 / ranks, rank, ranks);
+        options.bag = true;
+        Loader loader(data, options);
+        loader.start_epoch(epoch);
+        for (std::size_t step = 0; step < own.size(); ++step) {
+          const Batch& b = *loader.next();
+          for (std::int64_t i = 0; i < options.batch; ++i) {
+            const std::int64_t weight = i < b.count ? bag_weight(options.seed, b.indices[i]) : 0;
+            EXPECT_EQ(b.weight[i], static_cast<float>(weight));
+            own[step] += weight;
+          }
+          all[step] = b.total_weight();
+          EXPECT_EQ(b.inverse_weight(2), all[step] > 0 ? 2 / static_cast<float>(all[step]) : 0);
+        }
+      }
+      EXPECT_EQ(own, all) << ranks << " ranks";
+    }
+}
+
+TEST(BagWeight, IsPoissonDistributedWithMeanOne) {
+  constexpr std::int64_t draws = 200'000;
+  std::array<std::int64_t, 13> count{};
+  double product = 0;
+  for (std::int64_t i = 0; i < draws; ++i) {
+    ++count.at(static_cast<std::size_t>(bag_weight(7, i)));
+    product += static_cast<double>(bag_weight(7, i) * bag_weight(8, i)) / draws;
+  }
+  double want = std::exp(-1.0);
+  for (std::size_t k = 0; k < 6; ++k) {
+    const double deviation = std::sqrt(want * (1 - want) / draws);
+    EXPECT_NEAR(static_cast<double>(count[k]) / draws, want, 5 * deviation) << k;
+    want /= static_cast<double>(k + 1);
+  }
+  EXPECT_NEAR(product, 1, 0.03);  // of independent seeds
 }
 
 TEST(Loader, RanksMayHaveNothingInTheLastStep) {

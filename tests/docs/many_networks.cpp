@@ -5,6 +5,7 @@
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
+#include "engine/ensemble/member_seed.hpp"
 #include "engine/train/stack/stacked_training.hpp"
 
 using namespace keelson;
@@ -15,7 +16,7 @@ std::vector<double> train_many(Context& context, std::shared_ptr<const Graph> ne
   std::vector<StackedMember> members(count);
   for (std::size_t m = 0; m < count; ++m) {
     members[m].graph = net;  // or a design of its own
-    members[m].seed = m;
+    members[m].seed = ensemble::member_seed(1, static_cast<std::int64_t>(m));
     members[m].schedule.base = 0.02;
     members[m].epochs = 10;
     members[m].patience = 3;

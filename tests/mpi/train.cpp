@@ -64,6 +64,15 @@ TEST_F(TrainTest, RanksWithAPartOfTheBatchDoAsOneWithAllOfIt) {
   }
 }
 
+TEST_F(TrainTest, ABagIsTheSameOnAnyNumberOfRanks) {
+  auto o = small_options();
+  const auto plain = train(nullptr, o);
+  o.bag = true;
+  const auto want = train(nullptr, o);
+  EXPECT_NE(want.losses, plain.losses);
+  expect_close(train(&world(), o), want);
+}
+
 TEST_F(TrainTest, AllRanksHaveTheSameBits) {
   const auto t = train(&world(), small_options());
   auto first = t.parameters;

@@ -30,6 +30,7 @@ std::vector<EltwiseCase> eltwise_cases() {
       {"elu", "", {EltwiseKind::elu, 1, 0}},
       {"elu_half", "the derivative jumps at 0", {EltwiseKind::elu, 0.5f, 0}},
       {"elu_negative", "derivative needs src", {EltwiseKind::elu, -0.5f, 0}},
+      {"softplus", "padding must stay zero", {EltwiseKind::softplus, 0, 0}},
       {"linear", "x 1.2, as after CosmoFlow's tanh", {EltwiseKind::linear, 1.2f, 0}},
       {"linear_shifted", "padding must stay zero", {EltwiseKind::linear, -2, 3}},
   };
@@ -138,6 +139,7 @@ TEST(Eltwise, WhoseDerivativeDstTells) {
   EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::leaky_relu, -0.3f, 0}));
   EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::gelu, 0, 0}));
   EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::silu, 0, 0}));
+  EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::softplus, 0, 0}));
   EXPECT_TRUE(ops::derivative_from_dst({EltwiseKind::tanh, 0, 0}));
   EXPECT_EQ(to_string(ops::EltwiseParams{EltwiseKind::leaky_relu, 0.3f, 0}), "leaky_relu(0.3)");
 }

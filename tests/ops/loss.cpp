@@ -22,6 +22,7 @@ std::vector<LossCase> loss_cases() {
   const std::pair<std::string, ops::LossParams> kinds[] = {{"mse", {LossKind::mse, 1}},
                                                            {"mae", {LossKind::mae, 1}},
                                                            {"huber", {LossKind::huber, 0.75f}},
+                                                           {"gaussian_nll", {LossKind::gaussian_nll}},
                                                            {"cross_entropy", {LossKind::cross_entropy, 1}}};
   for (const auto& [name, params] : kinds) {
     cases.push_back({name, "one sample, one feature", params, 1, 1});
@@ -44,7 +45,7 @@ class LossTest : public CaseTest<LossCase> {
  protected:
   void SetUp() override {
     CaseTest::SetUp();
-    const Shape rows{c().samples * c().rows_per_sample, c().features};
+    const Shape rows{c().samples * c().rows_per_sample, c().features * c().params.values_per_target()};
     prediction = oracle::random_uniform(rows, "prediction", -2, 2);
     if (c().params.kind == LossKind::cross_entropy) {
       const Shape shape = c().class_per_row ? Shape{c().samples, c().rows_per_sample} : Shape{c().samples};
@@ -173,7 +174,7 @@ TEST_P(LossTest, PaddedSamplesCountForNothing) {
     return get_f64(ctx(), loss)[0];
   };
   const double before = loss_of();
-  const auto row = c().rows_per_sample * c().features;
+  const auto row = c().rows_per_sample * prediction.shape[1];
   for (const double garbage : {1.0, std::numeric_limits<double>::quiet_NaN()}) {
     for (auto i = row; i < 2 * row; ++i) prediction[i] = garbage;
     EXPECT_EQ(loss_of(), before) << garbage;

@@ -167,6 +167,7 @@ TEST(OracleGradient, Eltwise) {
                                      {EltwiseKind::gelu, 0, 0},
                                      {EltwiseKind::silu, 0, 0},
                                      {EltwiseKind::elu, 0.7f, 0},
+                                     {EltwiseKind::softplus, 0, 0},
                                      {EltwiseKind::linear, -1.5f, 0.5f}}) {
     Array away = x;
     for (auto& v : away.data) v = 4 * v + 0.01;
@@ -186,6 +187,7 @@ TEST(OracleEltwise, ByHand) {
   EXPECT_NEAR(oracle::eltwise_forward(root, {ops::EltwiseKind::gelu, 0, 0})[0],
               (1 + 0.8427007929497149) / std::sqrt(2.0), 1e-14);
   EXPECT_NEAR(oracle::eltwise_forward(ones, {ops::EltwiseKind::silu, 0, 0})[0], 0.7310585786300049, 1e-14);
+  EXPECT_NEAR(oracle::eltwise_forward(ones, {ops::EltwiseKind::softplus, 0, 0})[0], 1.3132616875182228, 1e-14);
 }
 
 TEST(OracleGradient, Softmax) {
@@ -331,10 +333,11 @@ TEST(OracleGradient, Losses) {
   for (const ops::LossParams p : {ops::LossParams{LossKind::mse, 1},
                                   {LossKind::mae, 1, true},
                                   {LossKind::huber, 0.5f},
+                                  {LossKind::gaussian_nll},
                                   {LossKind::cross_entropy, 1},
                                   {LossKind::cross_entropy, 1, true}})
     for (const std::int64_t rows : {1, 3}) {
-      const Array x = random_uniform({4 * rows, 3}, "x", -2, 2), weight({4}, {1, 1, 0, 1});
+      const Array x = random_uniform({4 * rows, 3 * p.values_per_target()}, "x", -2, 2), weight({4}, {1, 1, 0, 1});
       const Shape classes = p.sum_rows ? Shape{4, rows} : Shape{4};
       const Array t = p.kind == LossKind::cross_entropy ? oracle::random_integers(classes, "t", -1, 2)
                                                         : random_uniform({4, 3}, "t", -2, 2);

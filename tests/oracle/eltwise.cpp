@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -27,6 +28,8 @@ double value(double x, const ops::EltwiseParams& p) {
       return x * sigmoid(x);
     case ops::EltwiseKind::elu:
       return x > 0 ? x : alpha * std::expm1(x);
+    case ops::EltwiseKind::softplus:
+      return std::isnan(x) ? x : std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
     case ops::EltwiseKind::linear:
       return alpha * x + beta;
   }
@@ -53,6 +56,8 @@ double derivative(double x, const ops::EltwiseParams& p) {
       return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
     case ops::EltwiseKind::elu:
       return x > 0 ? 1 : p.alpha * std::exp(x);
+    case ops::EltwiseKind::softplus:
+      return sigmoid(x);
     case ops::EltwiseKind::linear:
       return p.alpha;
   }

@@ -17,6 +17,7 @@ double pointwise(double d, const ops::LossParams& p) {
       return size;
     case ops::LossKind::huber:
       return size <= delta ? d * d / 2 : delta * (size - delta / 2);
+    case ops::LossKind::gaussian_nll:
     case ops::LossKind::cross_entropy:
       break;
   }
@@ -33,10 +34,16 @@ double pointwise_derivative(double d, const ops::LossParams& p) {
       return std::isnan(d) ? d : sign;
     case ops::LossKind::huber:
       return std::isnan(d) || std::abs(d) <= delta ? d : delta * sign;
+    case ops::LossKind::gaussian_nll:
     case ops::LossKind::cross_entropy:
       break;
   }
   fail("loss {} is not pointwise", static_cast<int>(p.kind));
+}
+
+/// softplus(s) + 1e-6, stable.
+double variance_of(double s) {
+  return std::isnan(s) ? s : std::max(s, 0.0) + std::log1p(std::exp(-std::abs(s))) + 1e-6f;
 }
 
 /// log sum_f exp(x_f) of one row, stable.
@@ -77,6 +84,13 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
       row = label < 0 || label >= features
                 ? std::numeric_limits<double>::quiet_NaN()
                 : log_sum_exp(prediction, r * features, features) - prediction[r * features + label];
+    } else if (p.kind == ops::LossKind::gaussian_nll) {
+      const std::int64_t targets = features / 2;
+      for (std::int64_t f = 0; f < targets; ++f) {
+        const double d = prediction[r * features + f] - target[sample * targets + f];
+        const double v = variance_of(prediction[r * features + targets + f]);
+        row += (d * d / (2 * v) + std::log(v) / 2) / static_cast<double>(targets);
+      }
     } else {
       for (std::int64_t f = 0; f < features; ++f)
         row +=
@@ -95,6 +109,17 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
   for (std::int64_t r = 0; r < rows; ++r) {
     const double factor = row_factor(r, target, weight, p, now, rows_per_sample);
     if (factor == 0) continue;
+    if (p.kind == ops::LossKind::gaussian_nll) {
+      const std::int64_t targets = features / 2;
+      for (std::int64_t f = 0; f < targets; ++f) {
+        const std::int64_t mean = r * features + f, spread = mean + targets;
+        const double d = prediction[mean] - target[r / rows_per_sample * targets + f], s = prediction[spread];
+        const double v = variance_of(s), whole = factor * scale.scale / static_cast<double>(targets);
+        diff[mean] = whole * d / v;
+        diff[spread] = whole * (1 / (2 * v) - d * d / (2 * v * v)) * sigmoid(s);
+      }
+      continue;
+    }
     for (std::int64_t f = 0; f < features; ++f) {
       const auto sample = r / rows_per_sample, at = r * features + f;
       double d;

@@ -129,38 +129,44 @@ TEST_P(StackedTrainingTest, SettingsOfAMemberMatterToTheMemberAlone) {
 }
 
 TEST_P(StackedTrainingTest, AMemberIsWhatATrainerMakesOfItOnOneThread) {
-  TrainerOptions o;
-  o.network = "small";
-  o.batch = 4;
-  o.epochs = 3;
-  o.seed = 11;
-  o.optimizer = decaying_sgd(0.01f);
-  o.schedule = {.kind = Schedule::Kind::cosine, .base = 0.02, .epochs = 3, .warmup_epochs = 1};
-  o.evaluation.metrics = mean_error();
-  auto own = member(shared(small_network()), o.seed);
-  own.optimizer = o.optimizer;
-  own.schedule = o.schedule;
-  own.epochs = o.epochs;
-  StackedTraining t(ctx(), {member(own.graph, 1), own}, training, &validation,
-                    {.batch = o.batch, .seed = o.seed, .make_metrics = mean_error});
-  t.run();
+  for (const bool bag : {false, true}) {
+    TrainerOptions o;
+    o.network = "small";
+    o.batch = 4;
+    o.epochs = 3;
+    o.seed = 11;
+    o.bag = bag;
+    o.optimizer = decaying_sgd(0.01f);
+    o.schedule = {.kind = Schedule::Kind::cosine, .base = 0.02, .epochs = 3, .warmup_epochs = 1};
+    o.evaluation.metrics = mean_error();
+    auto own = member(shared(small_network()), o.seed);
+    own.optimizer = o.optimizer;
+    own.schedule = o.schedule;
+    own.epochs = o.epochs;
+    own.bag = bag;
+    StackedTraining t(ctx(), {member(own.graph, 1), own}, training, &validation,
+                      {.batch = o.batch, .seed = o.seed, .make_metrics = mean_error});
+    t.run();
 
-  const auto one = ctx().device().make_instance({.threads = ctx().device().shares_host_memory() ? 1 : 0});
-  const InstanceScope scope(*one);
-  Parameters parameters(*own.graph, ctx(), o.seed);
-  Trainer trainer(*own.graph, parameters, training, &validation, nullptr, o);
-  const RunState want = trainer.run({}).state;
-  EXPECT_EQ(everything(t.parameters(1)), everything(parameters));
-  const RunState& got = t.record(1).state;
-  EXPECT_EQ(got.step, want.step);
-  EXPECT_EQ(got.epoch, want.epoch);
-  EXPECT_EQ(got.samples, want.samples);
-  EXPECT_EQ(got.metric, want.metric);
-  EXPECT_EQ(got.validation_loss, want.validation_loss);
-  EXPECT_EQ(got.best_metric, want.best_metric);
-  EXPECT_EQ(got.best_epoch, want.best_epoch);
-  EXPECT_EQ(got.topology, want.topology);
-  EXPECT_EQ(got.optimizer, want.optimizer);
+    const auto one = ctx().device().make_instance({.threads = ctx().device().shares_host_memory() ? 1 : 0});
+    const InstanceScope scope(*one);
+    Parameters parameters(*own.graph, ctx(), o.seed);
+    Trainer trainer(*own.graph, parameters, training, &validation, nullptr, o);
+    Recorder recorder;
+    const RunState want = trainer.run({&recorder}).state;
+    EXPECT_EQ(everything(t.parameters(1)), everything(parameters));
+    const RunState& got = t.record(1).state;
+    EXPECT_EQ(got.step, want.step);
+    EXPECT_EQ(got.epoch, want.epoch);
+    EXPECT_EQ(got.samples, want.samples);
+    EXPECT_EQ(t.record(1).train_loss, recorder.train_losses.back());
+    EXPECT_EQ(got.metric, want.metric);
+    EXPECT_EQ(got.validation_loss, want.validation_loss);
+    EXPECT_EQ(got.best_metric, want.best_metric);
+    EXPECT_EQ(got.best_epoch, want.best_epoch);
+    EXPECT_EQ(got.topology, want.topology);
+    EXPECT_EQ(got.optimizer, want.optimizer);
+  }
 }
 
 TEST_P(StackedTrainingTest, ATrainerGoesOnWithAMember) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/data/bag.hpp"
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
@@ -74,6 +75,107 @@ TEST(Trainer, GivesTheSameBitsTwice) {
   Training c(o);
   c.go();
   EXPECT_NE(a.recorder.losses, c.recorder.losses);
+}
+
+/// Each sample of other cubes as often as a list says.
+class RepeatedCubes final : public Dataset {
+ public:
+  RepeatedCubes(const CubeDataset& cubes, std::vector<std::int64_t> samples)
+      : cubes_(cubes), samples_(std::move(samples)) {}
+  std::int64_t size() const override { return std::ssize(samples_); }
+  const std::vector<Field>& fields() const override { return cubes_.fields(); }
+  std::string describe() const override { return "repeated cubes"; }
+  void read(std::int64_t index, void* const* dst) const override {
+    cubes_.read(samples_[static_cast<std::size_t>(index)], dst);
+  }
+
+ private:
+  const CubeDataset& cubes_;
+  std::vector<std::int64_t> samples_;
+};
+
+/// With batch normalization, whose sums are weighted, too.
+TEST(Trainer, ABagIsADataSetThatHasEachSampleSoOften) {
+  Graph g;
+  const Var x = g.input("x", {2, 6, 6, 6}), y = g.input("y", {2});
+  const Var h = relu(batch_norm(conv(x, {.filters = 4}, "conv1"), {}, "norm1"));
+  const Var p = dense(flatten(h), 2, "dense1");
+  g.set_output("prediction", p);
+  mse(p, y);
+  const CubeDataset cubes(18);
+  auto o = small_options();
+  std::vector<std::int64_t> samples;
+  for (std::int64_t i = 0; i < cubes.size(); ++i)
+    for (std::int64_t k = 0; k < bag_weight(o.seed, i); ++k) samples.push_back(i);
+  const RepeatedCubes repeated(cubes, samples);
+  o.epochs = 4;
+  const auto losses = [&](const Dataset& data, bool bag) {
+    o.batch = data.size();  // one step per epoch, so that the order does not matter
+    o.bag = bag;
+    Parameters parameters(g, context(network_contexts().back()), o.seed);
+    Recorder recorder;
+    Trainer(g, parameters, data, &cubes, nullptr, o).run({&recorder});
+    recorder.losses.insert(recorder.losses.end(), recorder.train_losses.begin(), recorder.train_losses.end());
+    recorder.losses.push_back(recorder.validations.back().loss);
+    return recorder.losses;
+  };
+  const auto want = losses(repeated, false), got = losses(cubes, true), plain = losses(cubes, false);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 2e-5 * want[i]) << i;
+  EXPECT_GT(std::abs(plain[0] - want[0]), 1e-3 * want[0]);
+}
+
+TEST(Trainer, AStepWhoseSamplesAreAllOutOfTheBagMovesNothing) {
+  auto o = small_options();
+  o.batch = 1;
+  o.bag = true;
+  o.optimizer = std::make_shared<Sgd>();
+  Training run(o);
+  std::vector<float> before = everything(run.parameters);
+  std::int64_t empty = 0;
+  while (run.trainer.step()) {
+    const auto now = everything(run.parameters);
+    const double loss = run.trainer.last_step().loss;
+    EXPECT_EQ(now == before, loss == 0);
+    empty += loss == 0 ? 1 : 0;
+    before = now;
+    if (run.trainer.epoch_done()) {
+      EXPECT_GT(run.trainer.end_epoch().train_loss, 0);
+    }
+  }
+  std::int64_t want = 0;
+  for (std::int64_t i = 0; i < 18; ++i) want += bag_weight(o.seed, i) == 0 ? 1 : 0;
+  EXPECT_GT(want, 0);
+  EXPECT_EQ(empty, 2 * want);
+  auto lars = std::make_shared<Lars>();
+  auto adam = std::make_shared<Adam>();
+  adam->larc.mode = ops::LarcMode::clip;
+  adam->clip_norm = 1;
+  for (const std::shared_ptr<const Optimizer>& other :
+       {std::shared_ptr<const Optimizer>(lars), std::shared_ptr<const Optimizer>(adam),
+        std::shared_ptr<const Optimizer>(std::make_shared<Lamb>())}) {
+    o.optimizer = other;
+    Training finite(o);
+    finite.go();
+    for (const float v : everything(finite.parameters)) ASSERT_TRUE(std::isfinite(v)) << other->to_string();
+  }
+}
+
+TEST(Trainer, ABagIsResumedBitForBit) {
+  const Folder folder;
+  auto o = small_options();
+  o.bag = true;
+  Training whole(o);
+  whole.go();
+  o.checkpoints.folder = folder / "c";
+  o.max_steps = 7;  // in the second epoch
+  Training(o).go();
+  o.max_steps = -1;
+  Training rest(o);
+  rest.trainer.resume(find_checkpoint(folder / "c", false));
+  rest.go();
+  EXPECT_EQ(everything(rest.parameters), everything(whole.parameters));
+  EXPECT_EQ(rest.recorder.train_losses.back(), whole.recorder.train_losses.back());
 }
 
 class Resume : public ::testing::TestWithParam<int> {

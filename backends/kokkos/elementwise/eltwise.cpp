@@ -85,8 +85,9 @@ class KokkosEltwise : public Eltwise {
 Expected<Eltwise> make(const EltwiseDesc& d) {
   if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; element-wise work takes its producer's layout");
-  const bool moves_zero =
-      d.params.kind == EltwiseKind::sigmoid || (d.params.kind == EltwiseKind::linear && d.params.beta != 0);
+  const EltwiseKind kind = d.params.kind;
+  const bool moves_zero = kind == EltwiseKind::sigmoid || kind == EltwiseKind::softplus ||
+                          (kind == EltwiseKind::linear && d.params.beta != 0);
   if (d.src.layout.is_opaque() && moves_zero)
     return fmt::format("{} would fill the padding of {}, which must stay zero", to_string(d.params),
                        d.src.layout.to_string());

@@ -63,6 +63,13 @@ struct Elu {
   }
 };
 
+struct Softplus {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) {
+    return (x < 0 ? 0.0f : x) + Kokkos::log1p(fast_exp(-Kokkos::fabs(x)));
+  }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float x) { return Sigmoid::value(p, x); }
+};
+
 struct Linear {
   KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) { return p.alpha * x + p.beta; }
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float) { return p.alpha; }
@@ -88,6 +95,8 @@ void with_function(EltwiseKind kind, const Use& use) {
       return use(Silu{});
     case EltwiseKind::elu:
       return use(Elu{});
+    case EltwiseKind::softplus:
+      return use(Softplus{});
     case EltwiseKind::linear:
       return use(Linear{});
   }
@@ -118,6 +127,8 @@ KOKKOS_INLINE_FUNCTION void activate(const EltwiseParams& p, float (&x)[N]) {
       return apply<Silu>(p, x);
     case EltwiseKind::elu:
       return apply<Elu>(p, x);
+    case EltwiseKind::softplus:
+      return apply<Softplus>(p, x);
     case EltwiseKind::linear:
       return apply<Linear>(p, x);
   }

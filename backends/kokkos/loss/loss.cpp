@@ -85,7 +85,10 @@ class KokkosLoss : public Loss {
       return o.rows;
     }
     if (o.p.kind != LossKind::cross_entropy) {
-      launch("keelson::loss::lanes", o.rows * lanes_, DifferenceLane{o, lanes_, parts});
+      if (o.p.kind == LossKind::gaussian_nll)
+        launch("keelson::loss::lanes", o.rows * lanes_, GaussianLane{o, lanes_, parts});
+      else
+        launch("keelson::loss::lanes", o.rows * lanes_, DifferenceLane{o, lanes_, parts});
       return o.rows * lanes_;
     }
     auto* rows = reinterpret_cast<ClassRow*>(memory<std::byte>() + sums_bytes(o.rows));
@@ -127,7 +130,10 @@ Expected<Loss> make(const LossDesc& d, Device& device) {
     return fmt::format("prediction {} is not (rows, features) with {} rows per sample", to_string(shape),
                        d.rows_per_sample);
   const auto samples = shape[0] / d.rows_per_sample;
-  const auto wanted = !classes                     ? Shape{samples, shape[1]}
+  const auto per_target = d.params.values_per_target();
+  if (shape[1] % per_target != 0)
+    return fmt::format("prediction {} has no mean and spread for each target", to_string(shape));
+  const auto wanted = !classes                     ? Shape{samples, shape[1] / per_target}
                       : d.target.shape.rank() == 2 ? Shape{samples, d.rows_per_sample}
                                                    : Shape{samples};
   if (!(d.target.shape == wanted) || d.target.dtype != (classes ? DType::s32 : DType::f32))

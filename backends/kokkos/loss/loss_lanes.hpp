@@ -39,6 +39,28 @@ struct DifferenceLane {
   }
 };
 
+/// gaussian_nll: one lane's part of the total, and its targets' elements of the gradient.
+struct GaussianLane {
+  LossRows o;
+  Index lanes;
+  double* parts;  ///< (row, lane)
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index r = item / lanes, targets = o.features / 2;
+    const double share = o.share(r), scale = share / static_cast<double>(targets);
+    double sum = 0;
+    for (Index f = item % lanes; f < targets; f += lanes) {
+      if (share != 0) {
+        sum += o.gaussian_at(r, f).loss;
+        if (o.diff) o.store_gaussian(r, f, scale * o.gradient_scale());
+      } else if (o.diff) {
+        o.diff[r * o.features + f] = o.diff[r * o.features + targets + f] = 0;
+      }
+    }
+    parts[item] = share == 0 ? 0.0 : scale * sum;
+  }
+};
+
 /// First kernel of cross_entropy: the maximum and the sum of each lane. Not needed if the ranks have parts of the
 /// classes, whose sums are there.
 struct ClassLane {

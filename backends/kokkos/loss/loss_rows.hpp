@@ -63,6 +63,41 @@ struct LossRows {
     return scale * sum;
   }
 
+  /// gaussian_nll of one target, and the derivatives by d and by s.
+  struct Gaussian {
+    double loss, by_mean, by_spread;
+  };
+  KOKKOS_FUNCTION static Gaussian gaussian(double d, double s) {
+    const double e = Kokkos::exp(-Kokkos::fabs(s));  // cannot overflow: softplus(s) = max(s, 0) + log(1 + e)
+    const double variance = (s < 0 ? 0 : s) + Kokkos::log1p(e) + static_cast<double>(ops::least_variance);
+    const double by_softplus = (s > 0 ? 1 : e) / (1 + e), relative = d / variance;
+    return {0.5 * (d * relative + Kokkos::log(variance)), relative,
+            0.5 * by_softplus * (1 / variance - relative * relative)};
+  }
+
+  /// Of target f of row r.
+  KOKKOS_FUNCTION Gaussian gaussian_at(Index r, Index f) const {
+    const Index targets = features / 2;
+    const float* x = prediction + r * features;
+    return gaussian(static_cast<double>(x[f]) - target[r / rows_per_sample * targets + f],
+                    static_cast<double>(x[targets + f]));
+  }
+
+  KOKKOS_FUNCTION double gaussian_row(Index r, double share) const {
+    const Index targets = features / 2;
+    const double scale = share / static_cast<double>(targets);
+    double sum = 0;
+    for (Index f = 0; f < targets; ++f) sum += gaussian_at(r, f).loss;
+    for (Index f = 0; diff && f < targets; ++f) store_gaussian(r, f, scale * gradient_scale());
+    return scale * sum;
+  }
+
+  KOKKOS_FUNCTION void store_gaussian(Index r, Index f, double scale) const {
+    const Gaussian g = gaussian_at(r, f);
+    diff[r * features + f] = static_cast<float>(scale * g.by_mean);
+    diff[r * features + features / 2 + f] = static_cast<float>(scale * g.by_spread);
+  }
+
   KOKKOS_FUNCTION void zero_row(Index r) const {
     if (!diff) return;
     for (Index f = 0; f < features; ++f) diff[r * features + f] = 0;
@@ -160,7 +195,8 @@ struct LossRows {
   KOKKOS_FUNCTION double row(Index r) const {
     const double s = share(r);
     if (s == 0) return zero_row(r), 0.0;
-    return p.kind == LossKind::cross_entropy ? class_row(r, s) : difference_row(r, s);
+    if (p.kind == LossKind::cross_entropy) return class_row(r, s);
+    return p.kind == LossKind::gaussian_nll ? gaussian_row(r, s) : difference_row(r, s);
   }
 };
 

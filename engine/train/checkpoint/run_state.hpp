@@ -33,7 +33,7 @@ struct RunState {
   double part_position = 0;                     ///< the part of the epoch done by then, as schedules count it
 
   double loss_sum = 0;            ///< of the epoch under way: sum of the losses of its samples
-  std::int64_t loss_samples = 0;  ///< number of these samples
+  std::int64_t loss_samples = 0;  ///< number of these samples; with TrainerOptions::bag the sum of their weights
   double best_metric = std::numeric_limits<double>::infinity();  ///< Evaluation::metric of the best validation
   std::int64_t best_epoch = -1;                                  ///< finished epochs at the best validation; -1: none
   double metric = std::numeric_limits<double>::quiet_NaN();      ///< of the last validation; NaN: none

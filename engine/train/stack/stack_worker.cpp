@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "engine/base/error.hpp"
+#include "engine/data/bag.hpp"
 #include "engine/train/stack/detail/stack_worker.hpp"
 
 namespace keelson::detail {
@@ -24,6 +25,19 @@ std::string not_finite(double loss, const RunState& state, const std::string& cu
 }
 
 }  // namespace
+
+Batch MemberState::weighted(Batch batch, std::int64_t room) {
+  if (!member.bag) return batch;
+  weights.assign(static_cast<std::size_t>(room), 0.0f);
+  batch.global_weight = 0;
+  for (std::int64_t i = 0; i < batch.count; ++i) {
+    const auto w = bag_weight(member.seed, batch.indices[i]);
+    weights[static_cast<std::size_t>(i)] = static_cast<float>(w);
+    batch.global_weight += w;
+  }
+  batch.weight = weights.data();
+  return batch;
+}
 
 StackWorker::StackWorker(Context& context, int number, const StackedOptions& options, const Dataset& training,
                          const Dataset* validation)
@@ -95,11 +109,12 @@ void StackWorker::train_on(MemberState& m, const BatchBlock& block) {
   Executor& executor = m.training->executor;
   ops::StepParams params;
   params.seed = m.member.seed;
-  for (const Batch& batch : block.batches()) {
+  for (const Batch& shared : block.batches()) {
+    const Batch batch = m.weighted(shared, options_.batch);
     params.step = static_cast<std::uint64_t>(state.step);
     params.learning_rate = static_cast<float>(m.member.schedule.at(position(state)));
     params.sample_offset = batch.sample_offset;
-    params.inverse_samples = 1 / static_cast<float>(batch.global_count);
+    params.inverse_samples = batch.inverse_weight();
     m.training->input.feed(batch);
     executor.forward(params);
     executor.backward();
@@ -115,8 +130,8 @@ void StackWorker::train_on(MemberState& m, const BatchBlock& block) {
     ++state.step;
     ++state.step_in_epoch;
     state.samples += batch.global_count;
-    state.loss_sum += loss * static_cast<double>(batch.global_count);
-    state.loss_samples += batch.global_count;
+    state.loss_sum += loss * static_cast<double>(batch.total_weight());
+    state.loss_samples += batch.total_weight();
   }
 }
 

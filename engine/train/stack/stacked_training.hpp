@@ -22,10 +22,11 @@ struct StackedMember {
   std::shared_ptr<const Graph> graph;  ///< with a loss, and inputs that are fields of the data
   /// Gradients are clipped, and norms are taken, for this member alone.
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();
-  Schedule schedule;          ///< learning rate
+  Schedule schedule;  ///< learning rate
   std::uint64_t seed = 0;     ///< of the initial values and of dropout masks
   std::int64_t epochs = 1;    ///< passes over the training data
   std::int64_t patience = 0;  ///< > 0: the member ends after so many epochs without a better validation
+  bool bag = false;           ///< samples have the weights of TrainerOptions::bag, by the member's seed
 };
 
 /// How the members of a StackedTraining are trained: what they have in common.

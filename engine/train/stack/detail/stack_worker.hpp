@@ -39,6 +39,10 @@ struct MemberState {
   bool in_epoch = false;    ///< takes part in the epoch under way
   ExactSum validation_sum;  ///< of the losses of the validation under way
   std::vector<float> predictions;
+  std::vector<float> weights;  ///< of the samples of a step, with StackedMember::bag
+
+  /// The batch, which has room for so many samples, as the member sees it. Valid until the next call.
+  Batch weighted(Batch batch, std::int64_t room);
 };
 
 /// A host thread's instance, memory and plans for the members that it trains.
