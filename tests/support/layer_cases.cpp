@@ -97,7 +97,7 @@ std::vector<LayerCase> loss_cases() {
       {"mae", {6}, [](Var x) { return mae(x, x.graph->input("y", {6})); }},
       {"huber", {6}, [](Var x) { return huber(x, x.graph->input("y", {6}), 0.5f); }},
       {"gaussian_nll", {6}, [](Var x) { return gaussian_nll(dense(x, 4, "mean"), dense(x, 4, "spread"), x.graph->input("y", {4})); }},
-      {"gaussian_nll of rows", {3, 4}, [](Var x) { return loss(flatten(x, ElementOrder::logical, 3), x.graph->input("y", {2}), {ops::LossKind::gaussian_nll}); }},
+      {"gaussian_nll of rows", {3, 4}, [](Var x) { return loss(flatten(x, ElementOrder::logical, 4), x.graph->input("y", {2}), {ops::LossKind::gaussian_nll}); }},
       {"cross_entropy", {5}, [=](Var x) { return cross_entropy(x, classes(x, {})); }},
       {"cross_entropy of rows", {4, 3}, [=](Var x) { return loss(flatten(x, ElementOrder::logical, 3), classes(x, {4}), {.kind = ops::LossKind::cross_entropy, .sum_rows = true}); }},
       {"pixel_cross_entropy", {3, 2, 4}, [=](Var x) { return pixel_cross_entropy(x, classes(x, {2, 4}), {.class_weights = {1, 0.5f, 2}, .mean = ops::PixelMean::counted}); }},
