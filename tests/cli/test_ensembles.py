@@ -215,6 +215,55 @@ class Universes(UniversesCase):
         self.assertIn("epistemic std", text)
 
 
+class UncertainUniverses(UniversesCase):
+    universes = (8, 4, 4)
+
+    def test_networks_that_predict_variances(self):
+        self.succeed("train", "--data", self.data, "--out", self.out, "--members", 2, "--epochs", 1, "--batch", 4,
+                     "--uncertainty", "--bag", ranks=2)
+        evaluate = ["evaluate", "--data", self.data, "--json", "--checkpoint"]
+        page = self.out / "page.html"
+        e = json.loads(self.succeed(*evaluate, self.out, "--report", page))
+        one_page = self.out / "one.html"
+        alone = [json.loads(self.succeed(*evaluate, self.out / f"member-00{m}", "--report", one_page)) for m in range(2)]
+        for m in range(2):
+            self.assertAlmostEqual(e["scores"]["MAE"]["members"][m], alone[m]["value"], places=6)
+            for score in ("NLL", "CRPS"):
+                found = alone[m]["uncertainty"]["scores"][score]["ensemble"]
+                self.assertAlmostEqual(e["scores"][score]["members"][m] / found, 1, places=6)
+        for t, target in enumerate(e["targets"]):
+            one = [a["uncertainty"]["targets"][t] for a in alone]
+            self.assertEqual([o["epistemic_variance"] for o in one], [0, 0])
+            mean = sum(o["aleatoric_variance"] for o in one) / 2
+            self.assertAlmostEqual(target["aleatoric_variance"] / mean, 1, places=6)
+            self.assertGreater(target["aleatoric_variance"], 0)
+            self.assertAlmostEqual(target["variance"], target["aleatoric_variance"] + target["epistemic_variance"], places=12)
+            self.assertEqual(sum(target["pit"]), 4)
+            self.assertIsNone(one[0]["fair_crps_of_members"])
+        for file in (page, one_page):
+            self.assertRegex(file.read_text(), r"(?s)aleatoric std.*<svg")
+        text = self.succeed("evaluate", "--data", self.data, "--checkpoint", self.out / "member-000", "--calibrate")
+        self.assertRegex(text, r"(?m)^NLL -?\d+\.\d{5}, CRPS \d\.\d{5}")
+        self.assertRegex(text, r"(?m)^target .*aleatoric std +epistemic std")
+        self.assertIn("variance scales fitted on", text)
+        text = self.succeed("export", "--checkpoint", self.out / "member-000", "--onnx", self.out / "net.onnx")
+        self.assertRegex(text, r"(?m)^output  prediction.*\noutput  variance")
+        text = self.succeed("train", "--resume", self.out, "--epochs", 2, ranks=2)
+        self.assertEqual(text.count(": epoch 2/2"), 2, text)
+
+    def test_refusals(self):
+        train = ["train", "--data", self.data, "--out", self.out, "--max-steps", 0]
+        self.refused(*train, "--uncertainty", "--net", "paper", says="--uncertainty is for --net mlperf")
+        self.succeed(*train, "--uncertainty")
+        self.succeed("train", "--data", self.data, "--out", self.out.parent / "mixed", "--members", 2, "--max-steps", 0)
+        shutil.rmtree(self.out.parent / "mixed" / "member-001")
+        shutil.copytree(self.out, self.out.parent / "mixed" / "member-001")
+        self.refused("evaluate", "--data", self.data, "--checkpoint", self.out.parent / "mixed", says="alike in --uncertainty")
+        self.succeed("train", "--data", self.data, "--out", self.out.parent / "one", "--max-steps", 0)
+        self.refused("evaluate", "--data", self.data, "--checkpoint", self.out.parent / "one", "--calibrate",
+                     says="is not the folder of an ensemble")
+
+
 class Snapshots(Case):
     program = Program("keelson-climate")
 
