@@ -11,17 +11,20 @@ void declare_data(RunOptions& o, app::Subcommand& v) {
   v.option("--normalise", o.normalise,
            "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
       .one_of({"auto", "log1p", "mean", "none"})
-      .stored();
+      .stored()
+      .same_for_members();
   v.option_without_default("--channels", o.channels,
                            "Stored channels (redshifts) to use, counted from 0; default: all (mlperf), z = 0 (paper)",
                            "N,...")
       .comma_separated()
       .non_negative()
-      .stored();
+      .stored()
+      .same_for_members();
   v.option("--size,--subcube", o.size,
            "Edge of the cubic samples; stored volumes are cut into sub-cubes of this edge; 0: as stored", "CELLS")
       .non_negative()
-      .stored();
+      .stored()
+      .same_for_members();
   v.flag("--augment", o.augment, "One of the 48 symmetries of the cube at random for each training sample").stored();
   v.flag("--augment-planes", o.augment_planes,
          "As --augment, with the 16 symmetries that keep the first dimension: with --spatial each rank then reads its "
@@ -82,14 +85,16 @@ void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_recipe(o, v, recipes());
   v.option("--net", o.net, "Network of MLPerf HPC or of the SC18 paper")
       .one_of({"mlperf", "paper"})
-      .stored();
+      .stored()
+      .same_for_members();
   v.option("--dropout", o.dropout, "Probability that a hidden feature is dropped in training")
       .between(0.0, 0.99)
       .stored();
   v.flag("--uncertainty", o.uncertainty,
          "Also predict the variance of each target, and learn by the normal distribution's negative logarithm; for "
          "--net mlperf")
-      .stored();
+      .stored()
+      .same_for_members();
   app::declare_precision(o, v, "convolutions' and dense layers' operands");
   declare_data(o, v);
   app::declare(o, v);

@@ -130,6 +130,68 @@ class Members(LmCase):
         losses = [r["loss"] for r in records(self.member(0), "step")]
         self.assertTrue(all(loss is not None and loss >= 0 for loss in losses), losses)
 
+    def designs(self, *entries):
+        file = self.beside("designs.json")
+        file.write_text(json.dumps(entries))
+        return "--members-file", file
+
+    @needs_h5py
+    def test_members_of_different_design(self):
+        """Each is the run alone with the options of its entry; the list begins again; evaluation averages them."""
+        entries = {"hidden": 16, "layers": 2}, {"lr": 0.5, "batch": 2, "bag": True}, {}
+        text = self.train(*self.arguments, *self.designs(*entries), "--members", 4, ranks=2)
+        self.assertRegex(text, r"(?m)^member 0: --hidden 16 --layers 2$")
+        members = self.list()["members"]
+        self.assertEqual(members[0]["options"], {"hidden": "16", "layers": "2"})
+        self.assertEqual(members[1]["options"], {"lr": "0.5", "batch": "2", "bag": "true"})
+        self.assertNotIn("options", members[2])
+        self.assertEqual(members[3]["options"], members[0]["options"])
+        self.assertEqual(members[1]["common"], {"lr": "1", "batch": "4", "global-batch": "0", "bag": "false"})
+        self.assertEqual(self.list()["designs"], 3)
+        mine = [self.parameters(self.member(m)) for m in range(4)]
+        own = ["--hidden", 16, "--layers", 2], ["--lr", 0.5, "--batch", 2, "--bag"], [], ["--hidden", 16, "--layers", 2]
+        for m in range(4):
+            alone = self.beside(f"alone-{m}")
+            given = {n: v for n, v in zip(map(str, self.arguments[::2]), self.arguments[1::2])}
+            given = [x for n, v in given.items() if n not in own[m] for x in (n, v)]
+            self.train(*given, *own[m], "--seed", members[m]["seed"], out=alone)
+            self.assertEqual(self.parameters(alone), mine[m], m)
+        e = self.evaluate(self.out, "--data", self.text)
+        for m in range(4):
+            single = self.evaluate(self.member(m), "--data", self.text)["perplexity"]
+            self.assertAlmostEqual(e["scores"]["perplexity"]["members"][m] / single, 1, places=5)
+        self.assertLessEqual(e["scores"]["NLL"]["ensemble"], sum(e["scores"]["NLL"]["members"]) / 4)
+
+    @needs_h5py
+    def test_designs_that_are_resumed(self):
+        """A member that had not begun has the options of its own design, and not those of the one that had."""
+        designs = self.designs({"lr": 0.5, "batch": 2, "schedule": "constant"}, {"hidden": 16})
+        train = [*SMALL, "--epochs", 2, "--recipe", "demo", "--batch", 4, *designs]
+        self.train(*train, out=self.beside("whole"))
+        self.train(*train, "--max-steps", 20)
+        shutil.rmtree(self.member(1))
+        self.succeed("train", "--resume", self.out)
+        for m in range(2):
+            self.assertEqual(self.parameters(self.member(m)), self.parameters(self.member(m, self.beside("whole"))), m)
+        self.refused("train", "--resume", self.out, *designs, says="--members-file with --resume")
+        self.succeed("train", "--resume", self.out, "--members", 3, ranks=3)
+        self.assertEqual(self.list()["members"][2]["options"], self.list()["members"][0]["options"])
+
+    def test_designs_that_are_refused(self):
+        train = ["train", "--data", self.text, "--out", self.out, *self.arguments]
+        for entries, says in (([{"lr": 0.1}, {"filter": 3}], "entry 1 has 'filter'. Expected options in which members may"),
+                              ([{"seed": 3}], "entry 0 has 'seed'"), ([{"train": "x"}], "entry 0 has 'train'"),
+                              ([{"keep": 3}], "entry 0 has 'keep'"), ([{"checkpoint-every": 3}], "has 'checkpoint-every'"),
+                              ([{}, {"lr": -1}], "entry 1: --lr: found '-1', expected a number above 0"),
+                              ([{"lr": {}}], "entry 0: 'lr' is {}"), ([3], "entry 0 is 3"), ([], "an empty list")):
+            self.refused(*train, *self.designs(*entries), says=says)
+        self.refused(*train, "--members", 1, *self.designs({}, {}), says="--members 1: .* has 2 option sets")
+        self.refused(*train, "--members-file", self.beside("none.json"), says="cannot be read")
+        file = self.beside("designs.json")
+        file.write_text("[{")
+        self.refused(*train, "--members-file", file, says="cannot be read as a list of option sets")
+        self.refused(*train, *self.designs({"optimizer": "adam", "nesterov": True}), says="member 0: --nesterov needs")
+
     def test_refusals(self):
         train = ["train", "--data", self.text, "--out", self.out, *self.arguments]
         self.refused(*train, "--members", 2, "--member-ranks", 3, ranks=2, says="cannot be divided into groups of 3")
@@ -254,6 +316,9 @@ class UncertainUniverses(UniversesCase):
     def test_refusals(self):
         train = ["train", "--data", self.data, "--out", self.out, "--max-steps", 0]
         self.refused(*train, "--uncertainty", "--net", "paper", says="--uncertainty is for --net mlperf")
+        file = self.out.parent / "designs.json"
+        file.write_text('[{"uncertainty": true}]')
+        self.refused(*train, "--members-file", file, says="entry 0 has 'uncertainty'")
         self.succeed(*train, "--uncertainty")
         self.succeed("train", "--data", self.data, "--out", self.out.parent / "mixed", "--members", 2, "--max-steps", 0)
         shutil.rmtree(self.out.parent / "mixed" / "member-001")
@@ -280,6 +345,14 @@ class Snapshots(Case):
         for score in ("NLL", "Brier score"):
             self.assertLessEqual(plain["scores"][score]["ensemble"], sum(plain["scores"][score]["members"]) / 2)
         self.assertGreater(e["bald"], 0)
+        file = self.folder / "designs.json"
+        file.write_text('[{"growth": 6, "bag": true}, {"net": "deepcam", "width": 0.05, "optimizer": "adam"}]')
+        out = self.folder / "designs"
+        self.succeed("train", "--data", data, "--out", out, "--members-file", file, "--max-steps", 2, *NET)
+        e = json.loads(self.succeed("evaluate", "--data", data, "--json", "--checkpoint", out))
+        for m in range(2):
+            alone = json.loads(self.succeed("evaluate", "--data", data, "--json", "--checkpoint", out / f"member-00{m}"))
+            self.assertAlmostEqual(e["scores"]["mean IoU per image"]["members"][m], alone["mean_iou_per_image"], places=6)
 
 
 if __name__ == "__main__":
