@@ -23,7 +23,9 @@ struct StackedMember {
   /// Gradients are clipped, and norms are taken, for this member alone.
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();
   Schedule schedule;  ///< learning rate
-  std::uint64_t seed = 0;     ///< of the initial values and of dropout masks
+  /// Of the initial values and of dropout masks. For members of one seed: ensemble::member_seed() of it and their
+  /// numbers, so that the seeds are those of an ensemble that train --members makes.
+  std::uint64_t seed = 0;
   std::int64_t epochs = 1;    ///< passes over the training data
   std::int64_t patience = 0;  ///< > 0: the member ends after so many epochs without a better validation
   bool bag = false;           ///< samples have the weights of TrainerOptions::bag, by the member's seed
