@@ -23,8 +23,9 @@ TEST(GaussianLane, LanesAddUpToTheRow) {
   for (const bool in_place : {false, true}) {
     std::vector<float> given = prediction, separate(given.size(), 9);
     std::vector<float>& diff = in_place ? given : separate;
-    const kokkos::LossRows rows{params,      &now,    &scale,      given.data(), target.data(), nullptr, weights.data(),
-                                diff.data(), samples, 2 * targets, 1,            false,         nullptr, {}};
+    const kokkos::LossRows rows{
+        params,  &now,        &scale, given.data(), target.data(), nullptr, weights.data(), diff.data(),
+        samples, 2 * targets, 1,      false,        nullptr,       {}};
     std::vector<double> parts(samples * lanes);
     const kokkos::GaussianLane lane{rows, lanes, parts.data()};
     for (std::int64_t item = 0; item < samples * lanes; ++item) lane(static_cast<kokkos::Index>(item));
@@ -32,7 +33,8 @@ TEST(GaussianLane, LanesAddUpToTheRow) {
     for (const double part : parts) loss += part;
     EXPECT_NEAR(loss, oracle::loss_forward(x, y, weight, params, now, 1), 1e-6);
     for (std::size_t i = 0; i < diff.size(); ++i)
-      EXPECT_NEAR(diff[i], want[static_cast<std::int64_t>(i)], 1e-6 * (1 + std::abs(want[static_cast<std::int64_t>(i)])))
+      EXPECT_NEAR(diff[i], want[static_cast<std::int64_t>(i)],
+                  1e-6 * (1 + std::abs(want[static_cast<std::int64_t>(i)])))
           << i;
   }
 }

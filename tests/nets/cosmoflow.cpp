@@ -140,8 +140,7 @@ TEST_P(CosmoFlowStep, AgreesWithTheOracle) {
     EXPECT_EQ(tape->gradients().size(), parameters.all().size());
     for (const auto& [parameter, want] : tape->gradients()) {
       const auto got = executor.gradient(parameter);
-      EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want),
-                tolerance)
+      EXPECT_LT(relative_error(Array(want.shape, std::vector<double>(got.begin(), got.end())), want), tolerance)
           << parameter;
     }
   }
