@@ -7,7 +7,7 @@ set -euo pipefail
 folder=${KEELSON_DEMO:-demo-search}
 ranks=2
 search=(--data "$folder/data/train" --validation "$folder/data/validation" --test "$folder/data/test" --one-per-file
-  --space "$folder/space.json" --networks 60 --epochs 9 --first-epochs 1 --eta 3 --seed 1 --overwrite)
+  --space "$folder/space.json" --networks 100 --epochs 9 --first-epochs 1 --eta 3 --seed 1 --overwrite)
 
 # shellcheck source=scripts/demo-common.sh
 . "$(dirname "$0")/demo-common.sh"
@@ -22,8 +22,8 @@ cat >"$folder/space.json" <<'EOF'
  "dense": {"layers": [0, 2], "units": [16, 23, 32, 45, 64, 91, 128]},
  "training": {"batch": [8, 16, 32, 64]}}
 EOF
-say "1/3  Universes of 16^3 cells (kept in $folder/data)"
-"${mpiexec[@]}" -n "$ranks" keelson-cosmoflow generate --out "$folder/data" --train 400 --validation 100 --test 100 --size 16 --seed 1
+say "1/3  Universes of 8^3 cells (kept in $folder/data)"
+"${mpiexec[@]}" -n "$ranks" keelson-cosmoflow generate --out "$folder/data" --train 2000 --validation 500 --test 500 --size 8 --seed 1
 
 say "2/3  Evolving a network on $ranks ranks"
 "${mpiexec[@]}" -n "$ranks" keelson-search run "${search[@]}" --out "$folder/evolution" "$@"
