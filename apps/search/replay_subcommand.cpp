@@ -110,7 +110,7 @@ ExitCode replay(const ReplayOptions& o, app::Launch& launch) {
   const ReadSearch search(o.folders[0]);
   if (o.retrain > 0 && search.population().settings().trains_population())
     refuse("--retrain: the members of a population have weights of each other, and are not trained again");
-  const auto method = make_method(search.population().settings().method, search.population().settings().space);
+  const auto method = make_method(search.population().settings());
   Population population;
   std::int64_t differ = remake(search.folder(), *method, population);
   if (launch.world.rank() == 0)

@@ -1,12 +1,10 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "apps/common/device_options.hpp"
 #include "apps/common/subcommand.hpp"
@@ -15,14 +13,13 @@
 #include "apps/search/subcommands.hpp"
 #include "apps/search/training/search_folder.hpp"
 #include "apps/search/training/search_run.hpp"
-#include "apps/search/training/train_member.hpp"
+#include "apps/search/training/search_settings.hpp"
 #include "apps/search/training/train_network.hpp"
 #include "backends/registry.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/ranks.hpp"
-#include "search/genome/design.hpp"
-#include "search/method/population_training.hpp"
+#include "search/method/method.hpp"
 
 namespace keelson::search {
 namespace {
@@ -30,15 +27,12 @@ namespace {
 struct RunOptions {
   DataOptions data;
   app::DeviceOptions device;
+  SearchOptions search;
   std::string out = "search";
-  std::string method = "evolution", space, start;
-  std::vector<std::string> objectives = {"loss"};
-  std::int64_t networks = 100, epochs = 8, first_epochs = 0;
-  int eta = 4, ranks_per_network = 1, keep = 5;
-  std::uint64_t seed = 1;
-  double time_limit = 0, lease = 60, tournament = 0.1;
-  std::int64_t interval = 1;
-  bool partition = false;
+  std::string space, start;  ///< files
+  std::int64_t networks = 100, epochs = 8, first_epochs = 0, interval = 1;
+  int ranks_per_network = 1, keep = 5;
+  double time_limit = 0;
   bool overwrite = false, join = false;
   app::Subcommand* subcommand = nullptr;
 };
@@ -68,17 +62,18 @@ void declare_population(RunOptions& o, app::Subcommand& v) {
   v.option("--interval", o.interval, "pbt, ltfb: epochs after which a member may take over the weights of another", "N")
       .positive()
       .stored();
-  v.option("--tournament", o.tournament,
+  v.option("--tournament", o.search.tournament,
            "ltfb: part of the training data that is held out, and by which members choose between two models", "PART")
       .between(0.001, 0.9)
       .stored();
-  v.flag("--partition", o.partition, "ltfb: each member trains on a part of the training data of its own").stored();
+  v.flag("--partition", o.search.partition, "ltfb: each member trains on a part of the training data of its own")
+      .stored();
 }
 
 void declare_search(RunOptions& o, app::Subcommand& v) {
-  v.option("--method", o.method, "How new networks are made").one_of(method_names()).stored();
-  v.option("--objective", o.objectives, "What is minimised: loss, parameters, flops, time; several give a Pareto front",
-           "NAME,...")
+  v.option("--method", o.search.method, "How new networks are made").one_of(method_names()).stored();
+  v.option("--objective", o.search.objectives,
+           "What is minimised: loss, parameters, flops, time; several give a Pareto front", "NAME,...")
       .comma_separated()
       .stored();
   v.option("--epochs", o.epochs, "Epochs of the longest training", "N").positive().stored();
@@ -87,12 +82,12 @@ void declare_search(RunOptions& o, app::Subcommand& v) {
            "N")
       .non_negative()
       .stored();
-  v.option("--eta", o.eta, "Of the networks that have trained so long, one of so many goes on, so many times longer",
-           "N")
+  v.option("--eta", o.search.eta,
+           "Of the networks that have trained so long, one of so many goes on, so many times longer", "N")
       .between(2, 64)
       .stored();
-  v.option("--seed", o.seed, "Seed of the search", "N").stored();
-  v.option("--lease", o.lease,
+  v.option("--seed", o.search.seed, "Seed of the search", "N").stored();
+  v.option("--lease", o.search.lease,
            "A training without a result counts as lost after three times what others take, but never before so many "
            "seconds",
            "SECONDS")
@@ -106,50 +101,15 @@ void declare_search(RunOptions& o, app::Subcommand& v) {
       .stored();
 }
 
-/// What the members of a population train. `s` is complete but for this.
-PopulationTraining population_of(const RunOptions& o, const Settings& s) {
-  if (o.first_epochs > 0) refuse("--first-epochs: {} trains all members to the end", o.method);
-  if (s.objectives != std::vector{Objective::loss})
-    refuse("--objective: {} trains one network, so it can minimise the loss alone", o.method);
-  if (o.method == "pbt" && o.partition)
-    refuse("--partition: pbt trains all members on all training data; --method ltfb takes parts");
-  PopulationTraining p;
-  p.members = o.networks;
-  p.interval = static_cast<double>(std::min(o.interval, o.epochs));
-  p.tournament = o.method == "ltfb" ? o.tournament : 0;
-  p.partition = o.partition;
-  p.trains_start = !o.start.empty();
-  if (p.trains_start) {
-    p.start = repaired(parse_genome(text_of(o.start), s.space), s.space);
-  } else if (const auto design = only_design(s.space)) {
-    p.start = *design;
-  } else {
-    refuse(
-        "--method {} trains one network: name its genome with --start, or leave one choice for each gene of stages and "
-        "dense layers, and for their numbers, in --space",
-        o.method);
-  }
-  if (const auto why = over_limit(cost_of(p.start, s.space), s.space); !why.empty())
-    refuse("the network has {}: set \"limits\" in --space", why);
-  return p;
-}
-
 Settings settings_of(const RunOptions& o, const SearchData& data) {
-  Settings s;
-  s.seed = o.seed;
-  s.method = o.method;
-  s.objectives.clear();
-  for (const auto& name : o.objectives) s.objectives.push_back(parse_objective(name));
-  s.epochs = static_cast<double>(o.epochs);
-  s.first_epochs = o.first_epochs > 0 ? static_cast<double>(std::min(o.first_epochs, o.epochs)) : s.epochs;
-  s.eta = o.eta;
-  s.least_lease = o.lease;
-  s.space = data.space();
-  if (!o.space.empty()) s.space.restrict(text_of(o.space));
-  s.data = fmt::format("{:016x}", data.digest());
-  s.config = nlohmann::json(o.subcommand->values()).dump();
-  if (is_population_method(o.method)) s.population = population_of(o, s);
-  return s;
+  SearchOptions search = o.search;
+  if (!o.space.empty()) search.space = text_of(o.space);
+  if (!o.start.empty()) search.start = text_of(o.start);
+  search.first_epochs = static_cast<double>(o.first_epochs);
+  search.epochs = static_cast<double>(o.epochs);
+  search.interval = static_cast<double>(o.interval);
+  search.members = o.networks;
+  return settings_of(search, data, nlohmann::json(o.subcommand->values()).dump());
 }
 
 /// Holds the folder of a new search. Refuses one that has a search, unless it is to be removed.
@@ -170,10 +130,7 @@ std::unique_ptr<app::FolderLock> hold_new_folder(const RunOptions& o, Communicat
 ExitCode run_workers(const RunOptions& o, const SearchData& data, app::Launch& launch, bool adds_workers) {
   Communicator& world = launch.world;
   SearchRun search(SearchFolder{o.out}, data, world);
-  const Settings& settings = search.settings();
-  std::optional<Genome> start;
-  if (!o.start.empty() && !settings.trains_population()) start = parse_genome(text_of(o.start), settings.space);
-  const auto method = make_method(settings.method, settings.space, std::move(start));
+  const auto method = make_method(search.settings());
   app::DeviceSession device = app::open_device(o.device, launch);
   const auto tell = [](const std::string& line) {
     fmt::print("{}\n", line);
@@ -219,7 +176,6 @@ void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) 
 ExitCode run(RunOptions& o, app::Launch& launch) {
   const SearchData data(o.data, &launch.world);
   const Settings settings = settings_of(o, data);
-  if (settings.trains_population()) MemberData(settings, data.training());  // refuses before anything is removed
   const auto lock = hold_new_folder(o, launch.world);
   begin_search(SearchFolder{o.out}, settings, launch.world);
   const ExitCode code = run_workers(o, data, launch, false);

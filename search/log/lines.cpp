@@ -102,22 +102,19 @@ std::string Settings::to_json() const {
     line["population"] = {{"members", population.members},
                           {"interval", population.interval},
                           {"tournament", population.tournament},
-                          {"partition", population.partition},
-                          {"start", json::parse(search::to_json(population.start, space))},
-                          {"trains_start", population.trains_start}};
+                          {"partition", population.partition}};
+  if (start) line["start"] = json::parse(search::to_json(*start, space));
   return line.dump();
 }
 
 namespace {
 
-PopulationTraining parse_population(const Line& line, const Space& space) {
+PopulationTraining parse_population(const Line& line) {
   PopulationTraining p;
   p.members = line.whole("members");
   p.interval = line.number("interval");
   p.tournament = line.number("tournament");
   p.partition = line.flag("partition");
-  p.start = parse_genome(line.dumped("start"), space);
-  p.trains_start = line.flag("trains_start");
   if (p.members < 1 || !(p.interval > 0)) refuse("the log has a wrong number of members or a wrong interval");
   return p;
 }
@@ -142,7 +139,8 @@ Settings Settings::parse(const std::string& text) {
   s.config = line.dumped("config");
   s.space = Space::of(Shape(line.wholes("sample")), line.whole("outputs"), line.flag("classes"));
   s.space.restrict(line.dumped("space"));
-  if (line.has("population")) s.population = parse_population(Line(line.dumped("population")), s.space);
+  if (line.has("population")) s.population = parse_population(Line(line.dumped("population")));
+  if (line.has("start")) s.start = parse_genome(line.dumped("start"), s.space);
   return s;
 }
 

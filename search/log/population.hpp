@@ -27,12 +27,10 @@ Objective parse_objective(const std::string& name);  ///< throws InputError, nam
 /// How a population is trained: its members train one network at the same time, copy each other's weights, and vary in
 /// the settings of the training.
 struct PopulationTraining {
-  std::int64_t members = 0;   ///< networks; 0: the search makes new networks instead
-  double interval = 1;        ///< epochs after which a member may take over the weights of another: a rung
-  double tournament = 0;      ///< ltfb: part of the training data by which members choose between two models
-  bool partition = false;     ///< ltfb: each member trains on a part of the training data of its own
-  Genome start;               ///< the design, and the settings of the training of the first member if `trains_start`
-  bool trains_start = false;  ///< the user gave settings of the training
+  std::int64_t members = 0;  ///< networks; 0: the search makes new networks instead
+  double interval = 1;       ///< epochs after which a member may take over the weights of another: a rung
+  double tournament = 0;     ///< ltfb: part of the training data by which members choose between two models
+  bool partition = false;    ///< ltfb: each member trains on a part of the training data of its own
 };
 
 /// What a search does, as the first line of its log has it.
@@ -44,8 +42,11 @@ struct Settings {
   double first_epochs = 8;  ///< of the first rung; the next ones have `eta` times as many, at most `epochs`
   /// One of so many is promoted to the next rung (Li et al. 2018, arXiv 1810.05934); with the method grid all are.
   int eta = 4;
-  double least_lease = 60;        ///< no training counts as lost before so many seconds
-  Space space;                    ///< of the networks
+  double least_lease = 60;  ///< no training counts as lost before so many seconds
+  Space space;              ///< of the networks
+  /// The user's genome, repaired: the first network of evolution; of a population the design, and the settings of the
+  /// training of the first member. No value: evolution begins at random, a population has the only design of the space.
+  std::optional<Genome> start;
   PopulationTraining population;  ///< of the methods pbt and ltfb
   std::string data;               ///< what the workers compare their data with
   std::string config = "{}";      ///< the program's options, as JSON

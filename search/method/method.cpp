@@ -33,6 +33,7 @@ std::optional<Child> Evolution::make_child(const Population& population, Draws& 
   const Space& space = population.settings().space;
   const std::size_t size = population_size(population);
   if (population.all().size() < size) {
+    const auto& start = population.settings().start;
     if (!start) return random_child(population, draws);
     if (population.all().empty()) return Child{*start, {}, "given"};
     return Child{mutated(*start, space, rates, draws), {0}, "mutation"};
@@ -81,22 +82,30 @@ std::vector<std::string> method_names() { return {"evolution", "ageing", "random
 
 bool is_population_method(const std::string& name) { return name == "pbt" || name == "ltfb"; }
 
-std::unique_ptr<Method> make_method(const std::string& name, const Space& space, std::optional<Genome> start) {
-  if (start && name != "evolution")
-    refuse("the method {} begins with random networks; evolution takes one to begin with", name);
-  if (name == "evolution") {
-    auto method = std::make_unique<Evolution>();
-    method->start = std::move(start);
-    return method;
-  }
+std::unique_ptr<Method> make_method(const Settings& settings) {
+  const std::string& name = settings.method;
+  if (name == "evolution") return std::make_unique<Evolution>();
   if (name == "ageing") return std::make_unique<Ageing>();
   if (name == "random") return std::make_unique<RandomSearch>();
-  if (name == "grid") return std::make_unique<Grid>(space);
+  if (name == "grid") return std::make_unique<Grid>(settings.space);
   if (name == "tpe") refuse("the method tpe is that of Python's package optuna, and works in keelson.search alone");
-  if (is_population_method(name)) return std::make_unique<Members>();
+  if (is_population_method(name)) {
+    design_of(settings);
+    return std::make_unique<Members>();
+  }
   std::string all;
   for (const auto& n : method_names()) all += (all.empty() ? "" : ", ") + n;
   refuse("no method \"{}\"; there are {}", name, all);
+}
+
+Genome parse_start(const std::string& json, const Settings& settings) {
+  if (settings.method != "evolution" && !is_population_method(settings.method))
+    refuse("the method {} begins with random networks; evolution, pbt and ltfb take a genome to begin with",
+           settings.method);
+  Genome start = repaired(parse_genome(json, settings.space), settings.space);
+  if (const auto why = over_limit(cost_of(start, settings.space), settings.space); !why.empty())
+    refuse("the network to begin with has {}: set \"limits\" in the space", why);
+  return start;
 }
 
 std::optional<Individual> next_individual(const Population& population, const Method& method, int slot) {

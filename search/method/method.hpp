@@ -27,12 +27,11 @@ class Method {
   virtual std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const = 0;
 };
 
-/// Steady-state evolution. The first P networks are random (or changes of `start`), P = twice the workers, at least 8.
-/// Then the parents are two of the best P of all results so far, drawn uniformly; with several objectives each is the
-/// better of two.
+/// Steady-state evolution. The first P networks are random, or Settings::start and changes of it; P = twice the
+/// workers, at least 8. Then the parents are two of the best P of all results so far, drawn uniformly; with several
+/// objectives each is the better of two.
 struct Evolution : Method {
-  BreedingRates rates;          ///< probabilities of the operators
-  std::optional<Genome> start;  ///< the user's network: the first individual
+  BreedingRates rates;  ///< probabilities of the operators
   std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
 
@@ -63,9 +62,13 @@ class Grid : public Method {
 
 std::vector<std::string> method_names();             ///< "evolution", "ageing", "random", "grid", "pbt", "ltfb"
 bool is_population_method(const std::string& name);  ///< whether Settings::population says what it trains
-/// Throws InputError, naming all methods, for another name. `start`: a genome to begin with; only evolution takes one
-/// here, pbt and ltfb have theirs in Settings::population.
-std::unique_ptr<Method> make_method(const std::string& name, const Space& space, std::optional<Genome> start = {});
+/// The method of the settings. Throws InputError for an unknown name, naming all methods, and for settings with which
+/// the method cannot work: a grid of too many genomes, or a population whose space has several designs, without a
+/// start.
+std::unique_ptr<Method> make_method(const Settings& settings);
+/// Settings::start from a user's JSON, repaired. Throws InputError for a genome that the space does not have or whose
+/// network is beyond the limits, and for methods that begin at random.
+Genome parse_start(const std::string& json, const Settings& settings);
 
 /// The individual that a worker makes next: its genome is repaired, within the limits of the space, and none that the
 /// population knows. It depends on the lines that the population has applied and on the worker's slot alone, so the log

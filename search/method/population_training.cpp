@@ -54,8 +54,8 @@ bool is_zero(const Gene& gene, int value) { return gene.number(value) == 0; }
 
 std::optional<Child> Members::make_child(const Population& population, Draws& draws, int /*trial*/) const {
   const Settings& settings = population.settings();
-  Genome genome = settings.population.start;
-  if (population.all().empty() && settings.population.trains_start) return Child{genome, {}, "given"};
+  Genome genome = design_of(settings);
+  if (population.all().empty() && settings.start) return Child{genome, {}, "given"};
   for (std::size_t g = 0; g < settings.space.training.size(); ++g)
     genome.training[g] = static_cast<int>(draws.below(settings.space.training[g].choices.size()));
   return Child{genome, {}, "random"};
@@ -83,6 +83,16 @@ std::optional<Genome> only_design(const Space& space) {
   for (DenseLayer& d : genome.dense)
     if (matters(d, space.dense)) return std::nullopt;
   return first;
+}
+
+Genome design_of(const Settings& settings) {
+  if (settings.start) return *settings.start;
+  if (auto design = only_design(settings.space)) return *design;
+  refuse(
+      "the method {} trains one network: give its genome as start, or leave one choice for each gene of stages and "
+      "dense "
+      "layers, and for their numbers, in the space",
+      settings.method);
 }
 
 std::optional<std::int64_t> next_member(const Population& population) {

@@ -10,13 +10,17 @@
 namespace keelson::search {
 
 /// The members of a population that trains together: one design, whose training varies. The first member has the
-/// settings of the user's genome, if there is one, the others are random.
+/// settings of Settings::start, if there is one, the others are random.
 struct Members : Method {
   std::optional<Child> make_child(const Population& population, Draws& draws, int trial) const override;
 };
 
 /// The only design of a space, with the first choices of the training; no value: the space has several.
 std::optional<Genome> only_design(const Space& space);
+
+/// The network that a population trains: Settings::start, or the only design of the space. Throws InputError if the
+/// space has several.
+Genome design_of(const Settings& settings);
 
 /// The member that trains next, which no other worker trains: of those that can go on, the one that has trained the
 /// least. Of ltfb, a member can go on when its partner of the coming tournament has come as far, or has failed. No

@@ -54,7 +54,7 @@ Course search_on(const Table& table, const Settings& settings, int workers, cons
   if (is_population_method(settings.method))
     refuse("{} trains the members of a population together; a table has networks that were trained alone",
            settings.method);
-  const auto method = make_method(settings.method, settings.space);
+  const auto method = make_method(settings);
   const auto search = search_virtually(settings, *method, workers, budget, [&](const Individual& i, int rung) {
     return table.result_of(i, rung, settings);
   });

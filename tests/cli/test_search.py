@@ -91,6 +91,25 @@ class Searches(Case):
                          {"genome.json", "network.hpp", "network.py", "checkpoint.h5", "network.onnx"})
         compile((best / "network.py").read_text(), "network.py", "exec")
 
+    def test_begins_with_a_given_network(self):
+        """The log has the genome of --start, so resume and replay use it: the first 8 networks are changes of it."""
+        self.assertEqual(self.run_search("--networks", 1).returncode, 0)
+        self.assertEqual(PROGRAM.run("best", self.out, "--out", self.folder / "best").returncode, 0)
+        start = self.folder / "genome.json"
+        (self.folder / "best" / "genome.json").rename(start)
+        begun = self.run_search("--networks", 3, "--start", start, "--seed", 5, "--overwrite")
+        self.assertEqual(begun.returncode, 0, begun.stderr)
+        given = json.loads(start.read_text())
+        start.unlink()
+        done = PROGRAM.run("resume", self.out, "--networks", 8, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        births = lines_of(self.out, "birth")
+        self.assertEqual(births[0]["genome"], given)
+        self.assertEqual([line["origin"] for line in births], ["given"] + 7 * ["mutation"])
+        again = PROGRAM.run("replay", self.out)
+        self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
+        self.assertIn("8 networks made again from the log, 0 differ", again.stdout)
+
     def test_trains_a_network_on_several_ranks(self):
         done = self.run_search("--networks", 3, "--ranks-per-network", 2, ranks=2)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -331,11 +350,14 @@ class Searches(Case):
                             (["run", "--data", self.table, "--out", self.folder / "b"], "ask for classes"),
                             (["run", "--data", self.table, "--out", self.folder / "b", "--method", "magic"], "--method"),
                             (["run", "--data", self.table, "--classes", "--out", self.folder / "b", "--method", "pbt"],
-                             "--method pbt trains one network: name its genome with --start"),
+                             "the method pbt trains one network: give its genome as start"),
                             (["run", "--data", self.table, "--classes", "--out", self.folder / "b", "--method", "pbt",
-                              "--first-epochs", 1], "--first-epochs: pbt trains all members to the end"),
-                            (self.population_words("pbt", "--partition", "--overwrite"), "--method ltfb takes parts"),
+                              "--first-epochs", 1], "the method pbt trains all members to the end: leave out the first epochs"),
+                            (self.population_words("pbt", "--partition", "--overwrite"), "the method pbt trains all networks on all training data"),
                             (self.population_words("ltfb", "--tournament", 0.01, "--overwrite"), "192 training samples are too few for 5 members"),
+                            (self.words("--method", "random", "--start", self.write("start.json", "{}"), "--overwrite"),
+                             "the method random begins with random networks; evolution, pbt and ltfb take a genome"),
+                            (self.words("--start", self.write("start.json", '{"dense": []}'), "--overwrite"), "a genome without"),
                             (["best", self.out, "--network", 99], "there are the networks 0 to"),
                             (["replay", self.out, "--retrain", 1], "--scratch")):
             with self.subTest(says):

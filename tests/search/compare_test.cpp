@@ -50,7 +50,7 @@ TEST(Table, ServesSearches) {
   s.epochs = 4;
   s.first_epochs = 1;
   s.eta = 2;
-  const auto grid = make_method(s.method, s.space);
+  const auto grid = make_method(s);
   const auto loss = [](const Individual& i, int rung) {
     return Draws({philox::stream_of(i.key), 1, static_cast<std::uint64_t>(rung)}).uniform() + 1.0 / (1 + rung);
   };

@@ -27,7 +27,8 @@ Settings population_settings(const std::string& method, std::int64_t members, in
   s.space = table_space();
   s.epochs = s.first_epochs = 2.0 * rungs;
   s.population = {.members = members, .interval = 2, .tournament = method == "ltfb" ? 0.1 : 0};
-  s.population.start.dense.resize(1);
+  s.space.restrict(R"({"dense": {"layers": [1, 1], "units": [16], "activation": ["relu"], "batch_norm": ["no"],
+                                 "dropout": ["0"]}})");
   return s;
 }
 
@@ -62,6 +63,28 @@ TEST(PopulationTraining, NeedsOneDesign) {
   EXPECT_FALSE(only_design(space).has_value());
 }
 
+TEST(PopulationTraining, BeginsWithTheUsersNetwork) {
+  Settings s = population_settings("pbt", 3, 2);
+  EXPECT_EQ(design_of(s), *only_design(s.space));
+  s.space = table_space();
+  EXPECT_THROW(make_method(s), InputError);  // several designs
+  Genome start = design_of(population_settings("pbt", 3, 2));
+  start.dense.resize(2);
+  start.training[gene_of_rate] = 5;
+  s.start = parse_start(to_json(start, s.space), s);
+  const Settings read = Settings::parse(s.to_json());
+  ASSERT_EQ(read.start, s.start);
+  const auto search = search_virtually(read, *make_method(read), 3, {}, [](const Individual&, int rung) {
+    return Result{.rung = rung, .loss = 1, .metric = 0, .seconds = 1, .step_ms = 1};
+  });
+  for (const Individual& i : search.population.all()) EXPECT_EQ(i.genome.dense.size(), 2u);
+  EXPECT_EQ(member(search.population, 0).intervals[0].training, start.training);
+  s.space.most_parameters = 10;
+  EXPECT_THROW(parse_start(to_json(start, s.space), s), InputError);
+  s.method = "random";
+  EXPECT_THROW(parse_start(to_json(start, s.space), s), InputError);
+}
+
 // ---- population based training
 
 /// All members take the same time, and the loss of a member is its number: the worst k copy the best k, i from i mod k.
@@ -84,7 +107,7 @@ TEST(Pbt, TheWorstCopyTheBest) {
         EXPECT_EQ(i.intervals[1].training, i.intervals[0].training);
       }
       EXPECT_EQ(i.genome.training, i.intervals[1].training);
-      EXPECT_EQ(i.genome.dense, s.population.start.dense);
+      EXPECT_EQ(i.genome.dense, design_of(s).dense);
     }
   }
 }

@@ -96,7 +96,7 @@ TEST_P(Replay, MakesTheSameNetworks) {
   s.method = GetParam();
   s.epochs = 16;
   s.first_epochs = 1;
-  const auto method = make_method(s.method, s.space);
+  const auto method = make_method(s);
   const auto search = search_virtually(s, *method, 5, {.networks = 120}, result_of);
   Population population;
   std::set<std::string> keys;
