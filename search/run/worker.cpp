@@ -1,8 +1,12 @@
 #include "search/run/worker.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <exception>
+#include <string>
 #include <thread>
 
 namespace keelson::search {
@@ -17,6 +21,13 @@ struct Ended {
   std::string line;
   std::exception_ptr failure = nullptr;
 };
+
+/// Whether a file could not be written because the disk is full: reason_of_writing() has the system's text.
+bool is_about_space(const Error& error) {
+  const std::string what = error.what();
+  return std::ranges::any_of(std::array{ENOSPC, EDQUOT, EFBIG},
+                             [&](int why) { return what.find(std::strerror(why)) != what.npos; });
+}
 
 Ended train_for_line(const WorkerTask& task, std::int64_t id, int rung, WorkerTimes& times) {
   const auto begin = Clock::now();
@@ -40,6 +51,7 @@ Ended train_for_line(const WorkerTask& task, std::int64_t id, int rung, WorkerTi
   } catch (const RanksLost&) {
     throw;
   } catch (const Error& e) {
+    if (is_about_space(e)) throw;  // a line about it might find room, and would count as a trial
     return {failed(e, true), std::current_exception()};
   }
 }

@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import resource
+import shlex
 import signal
 import subprocess
 import time
@@ -330,6 +332,54 @@ class Searches(Case):
         trained = len(lines_of(self.out, "birth")) + len(lines_of(self.out, "run"))
         ended = len(lines_of(self.out, "result")) + len(lines_of(self.out, "failure"))
         self.assertLessEqual(trained, ended + KILLS)
+
+    def test_a_full_disk(self):
+        """One line names the file; when there is room again, the search goes on, and nothing is lost or doubled."""
+        disk, folder = self.folder / "disk", self.folder
+        disk.mkdir()
+        out = disk / "out"
+        run = [str(w) for w in PROGRAM.command(0, *self.words("--networks", 12, "--keep", 12))]
+        run[run.index(str(self.out))] = str(out)
+        resume = [str(w) for w in PROGRAM.command(0, "resume", out, "--networks", 12, "--keep", 12)]
+        script = f"""
+            mount -t tmpfs -o size=$1 tmpfs {disk} || exit 77
+            try() {{ name=$1; shift; "$@" >{folder}/$name.out 2>{folder}/$name.err; echo $? >{folder}/$name.code; }}
+            try first {shlex.join(run)}
+            try second {shlex.join(resume)}
+            cat /dev/zero >{disk}/rest 2>/dev/null
+            for i in 1 2; do try join$i {shlex.join(resume)} --join; done
+            try status {shlex.join(map(str, PROGRAM.command(0, "status", out)))}
+            mount -o remount,size=100m {disk} && rm {disk}/rest
+            try last {shlex.join(resume)}
+            cp -r {out} {self.out}
+        """
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", "100k"], env=ONE_THREAD, text=True, stderr=subprocess.PIPE)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"a file system of its own cannot be mounted: {done.stderr}")
+        full = ("first", "second", "join1", "join2")
+        said = {name: (int((folder / f"{name}.code").read_text()), (folder / f"{name}.err").read_text())
+                for name in (*full, "status", "last")}
+        for name in full:
+            code, errors = said[name]
+            self.assertEqual(code, 1, said)
+            self.assertEqual(len([line for line in errors.splitlines() if "error: " in line]), 1, said)
+            self.assertRegex(errors, f"error: .*{out}/.*: No space left on device, .* free in")
+        self.assertEqual(said["status"][0], 0, said)
+        self.assertEqual(said["last"][0], 0, said)
+        self.complete(12)
+        self.assertEqual(lines_of(self.out, "failure"), [])
+        # The end of the disk in the middle of a line.
+        size = (self.out / "search.jsonl").stat().st_size + 50
+        done = PROGRAM.run("resume", self.out, "--networks", 14, env=ONE_THREAD,
+                           preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY)))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, f"error: cannot write {self.out}/search.jsonl: File too large")
+        self.assertEqual(len(PROGRAM.errors(done)), 1, done.stderr)
+        done = PROGRAM.run("resume", self.out, "--networks", 14, env=ONE_THREAD)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        status = PROGRAM.run("status", self.out)
+        self.assertRegex(status.stderr, "note: .*left out 1 line that cannot be read")
+        self.assertIn("14 networks, 0 running, 0 failed", status.stdout)
 
     def test_is_interrupted(self):
         """A signal ends the search soon; the training goes on from its checkpoint."""
