@@ -59,10 +59,7 @@ ExitCode best(const BestOptions& o) {
   write_atomically(fs::path(o.out) / "genome.json", to_json(genome, space) + "\n", Target::output);
   write_atomically(fs::path(o.out) / "network.hpp", cpp_source(genome, space), Target::output);
   write_atomically(fs::path(o.out) / "network.py", python_source(genome, space), Target::output);
-  auto folder = search.folder().path / "networks" / fmt::format("{:06}", id);
-  if (p.settings().trains_population() && chosen.last() != nullptr)
-    folder = folder_of_rung(folder, chosen.last()->rung);
-  const auto checkpoint = newest_checkpoint(folder);
+  const auto checkpoint = newest_checkpoint(checkpoints_of_last(search.folder().path, chosen, p.settings()));
   if (!checkpoint.empty()) write_parameters(checkpoint, o.out, genome, space);
   fmt::print("{}\n  {}\n{}: genome.json, network.hpp, network.py{}\n", result_of(chosen, p.settings()),
              summary_of(genome, space), o.out,

@@ -58,7 +58,7 @@ class SearchResult:
         self.networks = [FoundNetwork(**{**n, "genome": json.loads(n["genome"])}) for n in found["networks"]]
         self.ranking = [self.networks[number] for number in found["best"]]
         self.front = [self.networks[number] for number in found["front"]]
-        self._state = found["state"]
+        self._state, self._checkpoints = found["state"], found["checkpoints"]
 
     @property
     def best(self):
@@ -71,7 +71,7 @@ class SearchResult:
     def load(self, number=None, *, context=None, batch=64):
         """The trained network with this number, by default the best, as a keelson.Predictor: model(x) predicts."""
         number = self.best.number if number is None else number
-        path = os.path.join(self.folder, "networks", f"{number:06}")
+        path = self._checkpoints[number] if 0 <= number < len(self.networks) else os.path.join(self.folder, "networks", f"{number:06}")
         if not os.path.isdir(path):
             raise _errors.InputError(f"{path}: the checkpoint of network {number} was not kept. Expected one of the best "
                                      "networks: a search keeps as many as keep= says")
@@ -288,8 +288,8 @@ def _require(name, value, least, most=float("inf")):
 def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, first_epochs=None, eta=4,
            method="evolution", seed=1, objectives=("loss",), space=None, start=None, classes=None, validation=None,
            target=None, features=None, x="x", y="y", layout="", missing=None, one_per_file=False, out=None,
-           overwrite=False, resume=None, join=False, ranks_per_network=1, keep=5, lease=60.0, context=None,
-           progress=True):
+           overwrite=False, resume=None, join=False, ranks_per_network=1, keep=5, lease=60.0, interval=1,
+           tournament=0.1, partition=False, context=None, progress=True):
     """Finds a network that suits labelled data: trains many small ones and breeds new ones from the best.
 
     data: (x, y), arrays with the dims (N, C, [D,] H, W) or (N, features); a data set of keelson.data with the fields x
@@ -297,7 +297,10 @@ def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, fir
     written into the folder of the search. Features are standardised, but not those of data sets.
     networks, seconds: when to end: after so many networks, or seconds of this start; by default after 100 networks.
     budget: both as a dict. epochs: of the longest training. first_epochs, eta: a network trains so long at first; one of
-    `eta` goes on, eta times longer. method: 'evolution', 'ageing', 'random', 'grid', or 'tpe', that of Optuna.
+    `eta` goes on, eta times longer. method: 'evolution', 'ageing', 'random', 'grid', or 'tpe', that of Optuna; 'pbt' and
+    'ltfb' train `networks` members of one network together: that of `start`, or the only one that `space` leaves.
+    interval: epochs after which a member may take over another's weights. tournament: of ltfb, the part of the training
+    data by which members choose; partition: each trains on a part of the rest.
     objectives: what is minimised: 'loss', 'parameters', 'flops', 'time'; several give a Pareto front. space: dict or path
     of a JSON file that restricts the choices; start: the same with a genome to begin with (docs/search.md).
     classes: whether y are numbers of classes; by default if they are whole numbers (of a table: few, or names).
@@ -316,7 +319,7 @@ def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, fir
     networks, seconds = _budget(networks, seconds, budget)
     objectives = [objectives] if isinstance(objectives, str) else list(objectives)
     for name, value, *limits in (("ranks_per_network", ranks_per_network, 1), ("keep", keep, 1), ("eta", eta, 2, 64),
-                                 ("epochs", epochs, 1)):
+                                 ("epochs", epochs, 1), ("interval", interval, 1), ("tournament", tournament, 0.001, 0.9)):
         _require(name, value, *limits)
     if data is None and resume is None:
         raise _errors.InputError("no data were given. Expected (x, y), a data set, a path, or resume= with the folder of a "
@@ -333,20 +336,23 @@ def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, fir
     if comm is None:
         raise _errors.InputError("the context has no ranks. Expected keelson.Context(comm=keelson.world())")
     folder = os.fspath(resume or out or _on_first_rank(comm, lambda: tempfile.mkdtemp(prefix="keelson-search-")))
-    start = _json_text(start, "start")
     with contextlib.nullcontext() if join else _engine.search.HeldFolder(folder, context):
         if resume is None:
             _refuse_old_search(folder, comm, overwrite)
             given = _Given.of(data, validation, classes, folder, comm, readers)
             found = given.open(comm)
-            _engine.search.begin(folder, found, context, seed=seed, method=method, objectives=objectives, epochs=epochs,
-                                 first_epochs=min(first_epochs or epochs, epochs), eta=eta, lease=lease,
-                                 space=_json_text(space, "space"), start=start, config=given.config(found.classes))
+            options = {"seed": seed, "method": method, "objectives": objectives, "epochs": float(epochs),
+                       "first_epochs": float(first_epochs or 0), "eta": eta, "lease": float(lease),
+                       "space": _json_text(space, "space"), "start": _json_text(start, "start"),
+                       "interval": float(interval), "tournament": float(tournament), "partition": bool(partition)}
+            if networks:
+                options["members"] = networks
+            _engine.search.begin(folder, found, context, options, given.config(found.classes))
         else:
             config = SearchResult(folder).settings["config"]
             found = _Given.of_log(config, data, validation, folder).open(comm)
         _run(folder, found, context, progress, networks=networks, seconds=seconds, ranks_per_network=ranks_per_network,
-             keep=keep, start=start, joins=join)
+             keep=keep, joins=join)
     return SearchResult(folder)
 
 

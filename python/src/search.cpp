@@ -6,6 +6,8 @@
 
 #include "apps/search/page/search_report.hpp"
 #include "apps/search/training/search_run.hpp"
+#include "apps/search/training/search_settings.hpp"
+#include "apps/search/training/train_network.hpp"
 #include "casters.hpp"
 #include "data.hpp"
 #include "engine/base/ranks.hpp"
@@ -77,30 +79,33 @@ void construct_data(SearchData* self, const nb::dict& options, std::shared_ptr<D
     new (self) SearchData(o, communicator_of(ranks));
 }
 
-std::optional<search::Genome> genome_of(const std::string& json, const search::Space& space) {
-  return json.empty() ? std::nullopt : std::optional(search::parse_genome(json, space));
+/// `given`: by the names of SearchOptions.
+search::SearchOptions search_options(const nb::dict& given) {
+  search::SearchOptions o;
+  const auto take = [&](const char* name, auto& value) {
+    if (given.contains(name)) value = nb::cast<std::decay_t<decltype(value)>>(given[name]);
+  };
+  take("method", o.method);
+  take("objectives", o.objectives);
+  take("space", o.space);
+  take("start", o.start);
+  take("epochs", o.epochs);
+  take("first_epochs", o.first_epochs);
+  take("eta", o.eta);
+  take("seed", o.seed);
+  take("lease", o.lease);
+  take("members", o.members);
+  take("interval", o.interval);
+  take("tournament", o.tournament);
+  take("partition", o.partition);
+  return o;
 }
 
-void begin(const std::string& folder, const SearchData& data, ContextObject& context, std::uint64_t seed,
-           const std::string& method, const std::vector<std::string>& objectives, double epochs, double first_epochs,
-           int eta, double lease, const std::string& space, const std::string& start, const std::string& config) {
-  search::Settings s;
-  s.seed = seed;
-  s.method = method;
-  s.objectives.clear();
-  for (const auto& name : objectives) s.objectives.push_back(search::parse_objective(name));
-  s.epochs = epochs;
-  s.first_epochs = first_epochs;
-  s.eta = eta;
-  s.least_lease = lease;
-  s.space = data.space();
-  if (!space.empty()) s.space.restrict(space);
-  s.data = fmt::format("{:016x}", data.digest());
-  s.config = config;
-  search::Settings::parse(s.to_json());  // refuses what a log may not have
-  if (method != "tpe") search::make_method(method, s.space, genome_of(start, s.space));  // the same
+void begin(const std::string& folder, const SearchData& data, ContextObject& context, const nb::dict& options,
+           const std::string& config) {
+  const search::SearchOptions o = search_options(options);
   const nb::gil_scoped_release release;
-  search::begin_search(SearchFolder{folder}, s, context.ranks->get());
+  search::begin_search(SearchFolder{folder}, search::settings_of(o, data, config), context.ranks->get());
 }
 
 /// Signals of Python, and errors of the user's functions, which end a search.
@@ -184,7 +189,7 @@ class ProposedMethod final : public search::Method {
 using Tell = std::function<void(const std::string&)>;
 
 void run(const std::string& folder, const SearchData& data, ContextObject& context, std::int64_t networks,
-         double seconds, int ranks_per_network, int keep, const std::string& start, bool joins, const Tell& tell,
+         double seconds, int ranks_per_network, int keep, bool joins, const Tell& tell,
          ProposedMethod::Propose propose) {
   const nb::gil_scoped_release release;
   Communicator& world = context.ranks->get();
@@ -195,7 +200,7 @@ void run(const std::string& folder, const SearchData& data, ContextObject& conte
   if (propose)
     method = std::make_unique<ProposedMethod>(settings.method, std::move(propose), signals);
   else
-    method = search::make_method(settings.method, settings.space, genome_of(start, settings.space));
+    method = search::make_method(settings);
   std::function<void(const std::string&)> told;
   if (tell) told = [&](const std::string& line) { signals.call([&] { tell(line); }); };
   const auto instance = context.get().device().make_instance();
@@ -229,8 +234,9 @@ nb::dict record(const search::Individual& i, const search::Settings& settings) {
   r["seconds"] = seconds;
   r["origin"] = i.origin;
   r["parents"] = i.parents;
-  r["design"] = search::summary_of(i.genome, settings.space);
-  r["genome"] = i.key;
+  const search::Genome genome = i.genome_of_last();
+  r["design"] = search::summary_of(genome, settings.space);
+  r["genome"] = search::to_json(genome, settings.space);
   r["failure"] = i.failure;
   return r;
 }
@@ -243,12 +249,16 @@ nb::dict read(const std::string& folder) {
     found.emplace(folder);
   }
   const auto& population = found->population();
-  nb::list networks;
-  for (const auto& i : population.all()) networks.append(record(i, population.settings()));
+  nb::list networks, checkpoints;
+  for (const auto& i : population.all()) {
+    networks.append(record(i, population.settings()));
+    checkpoints.append(search::checkpoints_of_last(folder, i, population.settings()).string());
+  }
   nb::dict all;
   all["settings"] = population.settings().to_json();
   all["state"] = search::state_of(population);
   all["networks"] = networks;
+  all["checkpoints"] = checkpoints;
   all["best"] = population.best(population.all().size());
   all["front"] = population.with_results() > 0 ? population.front() : std::vector<std::int64_t>();
   return all;
@@ -291,14 +301,11 @@ void bind_search(nb::module_& m) {
       .def_prop_ro(
           "classes", [](const SearchData& d) { return d.with_classes(); }, "Whether the targets are classes.")
       .def("describe", &SearchData::describe, "Numbers of samples, and their shapes.");
-  m.def("begin", &begin, nb::arg("folder"), nb::arg("data"), nb::arg("context"), nb::kw_only(), nb::arg("seed"),
-        nb::arg("method"), nb::arg("objectives"), nb::arg("epochs"), nb::arg("first_epochs"), nb::arg("eta"),
-        nb::arg("lease"), nb::arg("space"), nb::arg("start"), nb::arg("config"),
+  m.def("begin", &begin, nb::arg("folder"), nb::arg("data"), nb::arg("context"), nb::arg("options"), nb::arg("config"),
         "Writes the first line of a log. Collective.");
   m.def("run", &run, nb::arg("folder"), nb::arg("data"), nb::arg("context"), nb::kw_only(), nb::arg("networks"),
-        nb::arg("seconds"), nb::arg("ranks_per_network"), nb::arg("keep"), nb::arg("start"), nb::arg("joins"),
-        nb::arg("tell").none(), nb::arg("propose").none(),
-        "Works on a search until its budget is used up. Collective.");
+        nb::arg("seconds"), nb::arg("ranks_per_network"), nb::arg("keep"), nb::arg("joins"), nb::arg("tell").none(),
+        nb::arg("propose").none(), "Works on a search until its budget is used up. Collective.");
   m.def("read", &read, nb::arg("folder"), "What the log has.");
   m.def("lines", &lines, nb::arg("folder"), Release(), "The valid lines of the log.");
   m.def(

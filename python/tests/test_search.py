@@ -211,6 +211,41 @@ def test_the_program_goes_on_with_searches_of_python(alone, program, tmp_path):
     assert refused.returncode == 2 and "began in Python with a data set" in refused.stderr
 
 
+ONE = {"dense": {"layers": [1, 1], "units": [16], "activation": ["relu"], "batch_norm": ["no"], "dropout": ["0"]},
+       "training": {"batch": [16, 32], "schedule": ["constant"], "warmup": ["0"]}}
+
+
+def test_populations(world, folder):
+    """The members are one network; as many as networks= says, of the only design of the space, or that of start."""
+    x, kinds, _ = table(150)
+    result = found(folder, (x, kinds), method="pbt", networks=5, epochs=6, interval=2, space=ONE)
+    assert len(result.networks) == 5 and {n.epochs for n in result.ranking} == {6}
+    assert result.settings["population"] == {"members": 5, "interval": 2, "tournament": 0, "partition": False}
+    assert all(len(n.genome["dense"]) == 1 for n in result.networks)
+    model = result.load()
+    assert model(x).shape == (150, 3) and model.graph.parameter_count == result.best.parameters
+    start = {**result.best.genome, "dense": 2 * result.best.genome["dense"]}
+    result = found(folder, (x, kinds), method="ltfb", networks=4, epochs=2, partition=True, tournament=0.2, start=start,
+                   overwrite=True, space=None)
+    assert result.settings["population"] == {"members": 4, "interval": 1, "tournament": 0.2, "partition": True}
+    assert all(n.genome["dense"] == start["dense"] for n in result.networks)
+    assert lines(folder, "birth")[0]["genome"] == start and len(lines(folder, "result")) == 8
+    assert numpy.isfinite(result.load()(x)).all()
+    again = keelson.search(resume=folder, progress=False)  # nothing is left to do
+    assert len(lines(folder, "result")) == 8 and again.best == result.best
+
+
+def test_a_search_goes_on_with_its_start(alone, program, tmp_path):
+    """Without start= at resume, the first 8 networks are changes of it."""
+    x, kinds, _ = table(80)
+    start = found(tmp_path / "first", (x, kinds), networks=1).best.genome
+    found(tmp_path / "out", (x, kinds), networks=2, start=start, seed=3)
+    result = keelson.search(resume=tmp_path / "out", networks=8, progress=False)
+    assert result.networks[0].genome == start
+    assert [n.origin for n in result.networks] == ["given"] + 7 * ["mutation"]
+    assert "8 networks made again from the log, 0 differ" in run(program("keelson-search"), "replay", tmp_path / "out")
+
+
 def test_python_goes_on_with_searches_of_the_program(alone, program, tmp_path):
     path = write_table(tmp_path / "table.csv", lambda kinds, y: numpy.array(["none", "ice", "water"])[kinds])
     space = tmp_path / "space.json"
@@ -284,6 +319,12 @@ def test_refusals(world, folder):
                        (lambda: found(other, (x, numpy.array(["a"] * 60))), "numpy.unique"),
                        (lambda: found(other, (x, kinds), method="magic"), "no method \"magic\""),
                        (lambda: found(other, (x, kinds), start={"dense": []}), "a genome without"),
+                       (lambda: found(other, (x, kinds), start={"dense": []}, method="random"), "begins with random networks"),
+                       (lambda: found(other, (x, kinds), method="pbt"), "the method pbt trains one network"),
+                       (lambda: found(other, (x, kinds), method="pbt", first_epochs=1), "leave out the first epochs"),
+                       (lambda: found(other, (x, kinds), method="pbt", interval=0), "interval is 0. Expected at least 1"),
+                       (lambda: found(other, (x, kinds), partition=True), "the method evolution trains all networks on all"),
+                       (lambda: found(other, (x, kinds), method="ltfb", space=ONE, networks=30), "too few for 30 members"),
                        (lambda: found(other, (x, kinds), objectives=["beauty"]), "no objective"),
                        (lambda: found(other, (x, kinds), space={"dense": {"units": [17]}}), "no choice \"17\""),
                        (lambda: found(other, (x, kinds), space="none.json"), "none.json"),

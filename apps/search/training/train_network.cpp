@@ -43,6 +43,10 @@ class StepTimes final : public TrainObserver {
 
 std::string name_of(std::int64_t id) { return fmt::format("search-{:06}", id); }
 
+std::filesystem::path folder_of_network(const std::filesystem::path& search, std::int64_t id) {
+  return search / "networks" / fmt::format("{:06}", id);
+}
+
 std::int64_t batch_of(const TrainingPlan& plan, const Dataset& data, int ranks) {
   const auto most = std::max<std::int64_t>(1, data.size() / ranks);
   return std::min(most, std::max<std::int64_t>(1, plan.batch / ranks));
@@ -107,14 +111,18 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& folder) {
   return {};
 }
 
+std::filesystem::path checkpoints_of_last(const std::filesystem::path& search, const Individual& i,
+                                          const Settings& settings) {
+  const auto folder = folder_of_network(search, i.id);
+  return settings.trains_population() && i.last() != nullptr ? folder_of_rung(folder, i.last()->rung) : folder;
+}
+
 std::uint64_t seed_of(const Settings& settings, std::int64_t id) {
   const auto bits = philox::block(settings.seed, philox::stream_of("network"), static_cast<std::uint64_t>(id));
   return std::uint64_t{bits[0]} << 32 | bits[1];
 }
 
-std::filesystem::path NetworkTrainer::checkpoints_of(std::int64_t id) const {
-  return folder / "networks" / fmt::format("{:06}", id);
-}
+std::filesystem::path NetworkTrainer::checkpoints_of(std::int64_t id) const { return folder_of_network(folder, id); }
 
 Result NetworkTrainer::train(std::int64_t id, const Genome& genome, int rung) const {
   return train({.id = id, .genome = genome, .rung = rung, .data = data.training(), .folder = checkpoints_of(id)});

@@ -55,6 +55,10 @@ std::filesystem::path newest_checkpoint(const std::filesystem::path& folder);
 /// The folder of a member's checkpoints up to the end of a rung, in the folder of the member.
 std::filesystem::path folder_of_rung(const std::filesystem::path& member, int rung);
 
+/// The folder of the checkpoints of a network's latest result, in the folder of a search.
+std::filesystem::path checkpoints_of_last(const std::filesystem::path& search, const Individual& individual,
+                                          const Settings& settings);
+
 /// The seed of a network's initial values, dropout and sample order.
 std::uint64_t seed_of(const Settings& settings, std::int64_t id);
 
