@@ -1,5 +1,7 @@
 #include "apps/search/data_options.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include "engine/base/error.hpp"
 
 namespace keelson::search {
@@ -35,6 +37,19 @@ void declare(DataOptions& o, app::Subcommand& v) {
   v.option_without_default("--missing", o.missing,
                            "Number in the place of missing values of x; default: they are refused", "NUMBER")
       .stored();
+}
+
+void fill_from_log(app::Subcommand& v, const Settings& settings, const std::string& folder) {
+  app::Config config;
+  const auto known = v.values();
+  const auto logged = nlohmann::json::parse(settings.config, nullptr, false);
+  if (!logged.is_object()) refuse("{}: the log has no options of the program", folder);
+  for (const auto& [name, value] : logged.items()) {
+    if (!known.contains(name)) continue;
+    if (!value.is_string()) refuse("{}: the log has the option {} with the value {}", folder, name, value.dump());
+    config[name] = value.get<std::string>();
+  }
+  v.fill(config, folder);
 }
 
 void require_named_data(const DataOptions& o, const std::string& folder) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "apps/common/device_options.hpp"
 #include "apps/common/subcommand.hpp"
@@ -72,10 +71,7 @@ std::int64_t retrain(const ReplayOptions& o, const Population& population, app::
   app::Subcommand options;
   DataOptions d;
   declare(d, options);
-  auto config = nlohmann::json::parse(settings.config).get<app::Config>();
-  const auto known = options.values();
-  std::erase_if(config, [&](const auto& option) { return !known.contains(option.first); });
-  options.fill(config, "the log");
+  fill_from_log(options, settings, o.folders[0]);
   require_named_data(d, o.folders[0]);
   const SearchData data(d, &launch.world);
   app::DeviceSession device = app::open_device(o.device, launch);
@@ -118,7 +114,10 @@ ExitCode replay(const ReplayOptions& o, app::Launch& launch) {
                counted(static_cast<std::int64_t>(population.all().size()), "network"), intervals_text(population),
                differ);
   if (o.retrain > 0) differ += retrain(o, population, launch);
-  return differ == 0 ? ExitCode::done : ExitCode::failure;
+  if (differ > 0)
+    fail("{}: {} of what was made again differ from the log. Was the log changed, or written by another version?",
+         search.folder().log().string(), differ);
+  return ExitCode::done;
 }
 
 }  // namespace

@@ -164,8 +164,7 @@ void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) 
   if (data.test() != nullptr) {
     app::DeviceSession device{backends::make_context(o.device.device, ""), nullptr};
     const NetworkTrainer judge{search.population().settings(), data, *device.context, nullptr, o.out, {}};
-    auto folder = judge.checkpoints_of(i.id);
-    if (judge.settings.trains_population()) folder = folder_of_rung(folder, i.last()->rung);
+    const auto folder = checkpoints_of_last(o.out, i, judge.settings);
     const Result r = judge.evaluate(newest_checkpoint(folder), i.id, i.genome, *data.test());
     fmt::print("test data: loss {:.5g}{}\n", r.loss,
                search.population().settings().space.classes ? fmt::format(", accuracy {:.4f}", r.metric) : "");
@@ -186,10 +185,7 @@ ExitCode run(RunOptions& o, app::Launch& launch) {
 ExitCode resume(RunOptions& o, const std::vector<std::string>& folders, app::Launch& launch) {
   if (folders.size() != 1) refuse("resume: give the folder of one search");
   o.out = folders[0];
-  auto config = nlohmann::json::parse(ReadSearch(o.out).population().settings().config).get<app::Config>();
-  const auto known = o.subcommand->values();
-  std::erase_if(config, [&](const auto& option) { return !known.contains(option.first); });
-  o.subcommand->fill(config, SearchFolder{o.out}.log().string());
+  fill_from_log(*o.subcommand, ReadSearch(o.out).population().settings(), o.out);
   require_named_data(o.data, o.out);
   const SearchData data(o.data, &launch.world);
   std::unique_ptr<app::FolderLock> lock;

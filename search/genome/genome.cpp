@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
@@ -29,6 +30,8 @@ std::vector<std::string> widths(int from, int to) {
 const std::vector<std::string> activations = {"relu", "leaky_relu", "tanh", "gelu", "silu", "elu"};
 const std::vector<std::string> kernels = {"1", "2", "3", "4", "5", "6", "7", "8", "9"};
 const std::vector<std::string> dropouts = {"0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"};
+
+constexpr int most_layers = 100;  // stages, or dense layers, of a genome
 
 json json_of(const std::vector<int>& values, const std::vector<Gene>& genes) {
   json out = json::object();
@@ -83,8 +86,9 @@ void restrict_genes(std::vector<Gene>& genes, const json& part, const std::strin
   for (const auto& [name, value] : part.items()) {
     if (count != nullptr && name == count) {
       if (!value.is_array() || value.size() != 2 || !value[0].is_number_unsigned() || !value[1].is_number_unsigned() ||
-          value[0] > value[1])
-        refuse("the space: \"{}\" of \"{}\" must be two numbers, the least and the most", name, where);
+          value[0] > value[1] || value[1] > most_layers)
+        refuse("the space: \"{}\" of \"{}\" must be two numbers, the least and the most, at most {}", name, where,
+               most_layers);
       least = value[0].get<std::size_t>();
       most = value[1].get<std::size_t>();
       continue;
@@ -168,9 +172,15 @@ void Space::restrict(const std::string& text) {
     } else if (name == "training") {
       restrict_genes(training, value, name, nullptr, none, none);
     } else if (name == "limits") {
-      most_parameters = value.value("parameters", most_parameters);
-      most_flops = value.value("flops", most_flops);
-      most_bytes = value.value("bytes", most_bytes);
+      const auto limit = [&, &limits = value](const char* what, auto& most) {
+        if (!limits.contains(what)) return;
+        if (!limits[what].is_number()) refuse("the space: \"{}\" of \"limits\" must be a number", what);
+        most = limits[what].get<std::remove_reference_t<decltype(most)>>();
+      };
+      if (!value.is_object()) refuse("the space: \"limits\" must be an object of numbers");
+      limit("parameters", most_parameters);
+      limit("flops", most_flops);
+      limit("bytes", most_bytes);
     } else {
       refuse("the space has no part \"{}\"; it has stages, dense, training and limits", name);
     }

@@ -1,5 +1,6 @@
 #include "search/log/lines.hpp"
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.hpp"
@@ -115,8 +116,35 @@ PopulationTraining parse_population(const Line& line) {
   p.interval = line.number("interval");
   p.tournament = line.number("tournament");
   p.partition = line.flag("partition");
-  if (p.members < 1 || !(p.interval > 0)) refuse("the log has a wrong number of members or a wrong interval");
+  constexpr std::int64_t most_members = 1'000'000;
+  if (p.members < 1 || p.members > most_members || !(p.interval > 0))
+    refuse("the log has a wrong number of members or a wrong interval");
   return p;
+}
+
+}  // namespace
+
+namespace {
+
+/// Refuses numbers that no search has, before they are used to reserve memory.
+void check_numbers(const Settings& s) {
+  constexpr double most_epochs = 1e9, most_rungs = 1e6;
+  if (!(s.first_epochs > 0) || s.epochs < s.first_epochs || s.epochs > most_epochs || s.eta < 2 ||
+      (s.trains_population() && s.epochs > most_rungs * s.population.interval))
+    refuse("the log has wrong numbers of epochs");
+}
+
+Space parse_space(const Line& line) {
+  constexpr double most_elements = 1e12;  // of a sample, and outputs
+  const auto extents = line.wholes("sample");
+  const auto outputs = line.whole("outputs");
+  double elements = 1;
+  for (const std::int64_t extent : extents) elements *= extent > 0 ? static_cast<double>(extent) : INFINITY;
+  if (extents.empty() || elements > most_elements || outputs < 1 || static_cast<double>(outputs) > most_elements)
+    refuse("the log has a wrong shape of samples, or a wrong number of outputs");
+  Space space = Space::of(Shape(extents), outputs, line.flag("classes"));
+  space.restrict(line.dumped("space"));
+  return space;
 }
 
 }  // namespace
@@ -134,12 +162,11 @@ Settings Settings::parse(const std::string& text) {
   s.first_epochs = line.number("first_epochs");
   s.eta = static_cast<int>(line.whole("eta"));
   s.least_lease = line.number("least_lease");
-  if (!(s.first_epochs > 0) || s.epochs < s.first_epochs || s.eta < 2) refuse("the log has wrong numbers of epochs");
   s.data = line.text("data");
   s.config = line.dumped("config");
-  s.space = Space::of(Shape(line.wholes("sample")), line.whole("outputs"), line.flag("classes"));
-  s.space.restrict(line.dumped("space"));
+  s.space = parse_space(line);
   if (line.has("population")) s.population = parse_population(Line(line.dumped("population")));
+  check_numbers(s);
   if (line.has("start")) s.start = parse_genome(line.dumped("start"), s.space);
   return s;
 }

@@ -96,7 +96,9 @@ void Population::begin_run(const std::string& json) {
 bool Population::begin_interval(Individual& i, const std::string& json) const {
   Interval next = parse_interval(Line(json), settings_->space);
   next.partner = next.partner < std::ssize(all_) ? next.partner : -1;
-  if (next.source < 0 || next.source >= std::ssize(all_)) return false;
+  if (next.source < 0 || next.source >= std::ssize(all_) || next.source_rung < 0) return false;
+  if (next.partner >= 0 && std::ssize(all_[static_cast<std::size_t>(next.partner)].results) <= next.source_rung)
+    return false;  // lines were lost
   const Individual& source = all_[static_cast<std::size_t>(next.source)];
   const auto newest = static_cast<int>(std::ssize(source.results)) - 1;
   // Checkpoints that are older than the two newest are removed. A worker that was slow decides again.
@@ -122,6 +124,8 @@ void Population::end_run(const std::string& json) {
   const Result result = parse_result(line);
   if (i == nullptr || result.rung != std::ssize(i->results) || result.rung >= settings_->rungs() || !i->failure.empty())
     return;
+  // The line that began this interval was lost: nobody knows how it began.
+  if (settings_->trains_population() && i->intervals.size() != i->results.size() + 1) return;
   if (const Result* before = i->last()) by_loss_.erase({before->loss, i->id});
   if (settings_->trains_population()) end_interval(*i, result);
   i->results.push_back(result);

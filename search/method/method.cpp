@@ -84,6 +84,8 @@ bool is_population_method(const std::string& name) { return name == "pbt" || nam
 
 std::unique_ptr<Method> make_method(const Settings& settings) {
   const std::string& name = settings.method;
+  if (is_population_method(name) != settings.trains_population())
+    refuse("the method {} does not go with {} members of a population", name, settings.population.members);
   if (name == "evolution") return std::make_unique<Evolution>();
   if (name == "ageing") return std::make_unique<Ageing>();
   if (name == "random") return std::make_unique<RandomSearch>();

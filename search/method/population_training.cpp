@@ -115,7 +115,8 @@ Interval next_interval(const Population& population, const Individual& member) {
   const auto rung = static_cast<int>(std::ssize(member.results));
   Interval next{.source = member.id, .source_rung = rung - 1, .training = member.genome.training};
   const std::int64_t partner = ltfb_partner(settings, rung, member.id);
-  if (partner >= 0 && std::ssize(member_of(population, partner).results) >= rung) next.partner = partner;
+  const bool is_there = partner >= 0 && partner < std::ssize(population.all());
+  if (is_there && std::ssize(member_of(population, partner).results) >= rung) next.partner = partner;
   return next;
 }
 

@@ -66,6 +66,9 @@ Course search_on(const Table& table, const Settings& settings, int workers, cons
     course.seconds.push_back(t.end);
     course.regret.push_back(least - table.best_loss());
   }
+  if (course.regret.empty())
+    refuse("a search by {} has trained no network to the end: let it train more networks, or without early stopping",
+           settings.method);
   return course;
 }
 

@@ -36,7 +36,7 @@ struct Course {
   std::vector<double> regret;   ///< the least loss so far, minus the table's least loss
 };
 
-/// One search on a table.
+/// One search on a table. Throws InputError if no training to the last rung has ended.
 Course search_on(const Table& table, const Settings& settings, int workers, const Budget& budget);
 
 }  // namespace keelson::search

@@ -32,8 +32,8 @@ struct WorkerTask {
   Budget budget;           ///< when to end
   /// Trains a network from the end of the rung before (rung 0: from its initial values) to the end of this rung. Throws
   /// Diverged, Interrupted, or OutOfMemory, after which the network is tried once more. Another Error
-  /// ends the worker; the network is left to other workers, and tried once more. A full disk is no fault of the network:
-  /// it is trained when the search goes on, however often that fails.
+  /// ends the worker; the network is left to other workers, and tried once more. A full disk is no fault of the
+  /// network: it is trained when the search goes on, however often that fails.
   std::function<Result(const Individual&, int rung)> train;
   std::function<bool()> interrupted;  ///< true: no further training begins; may be empty
   /// Called with the population after each line of this worker; may be empty.

@@ -75,6 +75,8 @@ TEST(Table, ServesSearches) {
   random.first_epochs = 1;
   random.eta = 4;
   EXPECT_LT(search_on(table, random, 2, {.networks = static_cast<std::int64_t>(networks)}).regret.size(), networks);
+  random.first_epochs = 1;  // of one network none is promoted
+  EXPECT_THROW(search_on(table, random, 2, {.networks = 1}), InputError);
   random.first_epochs = 3;
   EXPECT_THROW(search_on(table, random, 2, {.networks = 2}), InputError);
 }

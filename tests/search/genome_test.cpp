@@ -145,6 +145,9 @@ TEST(Space, IsRestricted) {
   EXPECT_THROW(space.restrict(R"({"stages": {"filters": [7]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"colour": ["red"]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"layers": {}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"stages": {"number": [1, 1000000000000]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"limits": {"parameters": "few"}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"limits": 5})"), InputError);
   EXPECT_THROW(table_space().restrict(R"({"stages": {"number": [1, 2]}})"), InputError);
 }
 

@@ -85,6 +85,44 @@ TEST(PopulationTraining, BeginsWithTheUsersNetwork) {
   EXPECT_THROW(parse_start(to_json(start, s.space), s), InputError);
 }
 
+/// Any line of the log may be torn. What is left never needs what is not there, and the search goes on.
+TEST(PopulationTraining, GoesOnWithoutAnyLine) {
+  for (const char* method : {"pbt", "ltfb"}) {
+    const auto s = population_settings(method, 4, 3);
+    const auto result_of = [](const Individual& i, int rung) {
+      return Result{.rung = rung,
+                    .loss = 1.0 / static_cast<double>(1 + i.id + rung),
+                    .metric = 0,
+                    .seconds = 1,
+                    .step_ms = 1,
+                    .tournament = std::pair{2.0, 1.0}};
+    };
+    const auto whole = search_virtually(s, Members(), 2, {}, result_of);
+    for (std::size_t lost = 1; lost < whole.lines.size(); ++lost) {
+      Population p;
+      for (std::size_t k = 0; k < whole.lines.size(); ++k)
+        if (k != lost) p.apply(whole.lines[k]);
+      p.apply(start_line(1, 0));
+      for (const Individual& i : p.all()) {
+        ASSERT_LE(i.results.size(), i.intervals.size());
+        i.genome_of_last();
+      }
+      for (int n = 0; n < 100; ++n) {
+        const Job job = next_job(p, Members(), 0, {}, 0);
+        if (job.kind == Job::Kind::done) break;
+        ASSERT_EQ(job.kind, Job::Kind::train);
+        p.apply(job.line);
+        const auto id = claimed(p, job, 0);
+        ASSERT_TRUE(id.has_value()) << job.line;
+        p.apply(result_line(*id, result_of(p.all()[static_cast<std::size_t>(*id)], job.rung), 0));
+      }
+      ASSERT_EQ(p.all().size(), 4u);
+      for (const Individual& i : p.all())
+        EXPECT_EQ(i.results.size(), 3u) << method << ", without " << whole.lines[lost];
+    }
+  }
+}
+
 // ---- population based training
 
 /// All members take the same time, and the loss of a member is its number: the worst k copy the best k, i from i mod k.
