@@ -4,7 +4,7 @@
 #   mpi      test_mpi, with its own main(), run at 1, 2 and 4 ranks
 #   insitu   test_insitu, the same, as a host program that uses keelson/insitu.h
 #   <backend>  what only this backend has, where it is built
-#   fuzz     test_fuzz, which feeds the programs damaged files: built and run by ./dev fuzz alone
+#   fuzz     test_fuzz, which feeds the programs damaged files: ./dev fuzz; the tests run it on logs of searches
 #   headers  every public header compiles alone, without any vendor's headers
 #   cli      tests/cli/test_*.py, run by Python; what they share lies beside them. The environment has KEELSON_BIN (the
 #            folder of the programs) and KEELSON_MPIEXEC (how to start N ranks, but for "-n N", e.g. "mpirun --bind-to
@@ -130,10 +130,15 @@ endif()
 target_compile_definitions(test_onnx PRIVATE KEELSON_PYTHON="${Python3_EXECUTABLE}")  # runs models elsewhere
 
 file(GLOB sources CONFIGURE_DEPENDS ${tests_dir}/fuzz/*.cpp)
-add_executable(test_fuzz EXCLUDE_FROM_ALL ${sources})
+add_executable(test_fuzz ${sources})
 keelson_compile_options(test_fuzz)
 keelson_unity(test_fuzz)
-target_link_libraries(test_fuzz PRIVATE keelson_test_support keelson_app_lm keelson_app_cosmoflow keelson_app_climate)
+target_link_libraries(test_fuzz PRIVATE keelson_test_support keelson_app_lm keelson_app_cosmoflow keelson_app_climate
+                                        keelson_app_search)
+if(NOT KEELSON_SANITIZE)  # the programs get a limit of memory
+  add_test(NAME fuzz.searches COMMAND test_fuzz --kind searches --files 300 --folder ${PROJECT_BINARY_DIR}/tests/fuzz)
+  set_tests_properties(fuzz.searches PROPERTIES TIMEOUT 1200 ENVIRONMENT "${test_environment}")
+endif()
 
 set(with_device)
 if(KEELSON_HAVE_CUDA)

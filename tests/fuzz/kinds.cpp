@@ -8,6 +8,7 @@
 
 #include "tests/fuzz/data_kinds.hpp"
 #include "tests/fuzz/forge.hpp"
+#include "tests/fuzz/search_kinds.hpp"
 #include "tests/fuzz/special.hpp"
 
 namespace keelson::fuzz {
@@ -207,12 +208,13 @@ void make(const fs::path& folder, const Trial& trial) {
   std::exit(1);
 }
 
-std::vector<Kind> make_kinds(const fs::path& base) {
+std::vector<Kind> make_kinds(const fs::path& base, const std::string& part) {
+  if (part.starts_with("searches")) return search_kinds(base / "searches");
   const Intact intact(base);
   std::vector<Kind> all;
   for (const auto& part :
        {damaged_files(intact), data_kinds({intact.data, intact.chunked, intact.weather, base / "staged", tiny}),
-        checkpoints(intact), wrong_values(intact), wrong_files(intact)})
+        checkpoints(intact), wrong_values(intact), wrong_files(intact), search_kinds(base / "searches")})
     all.insert(all.end(), part.begin(), part.end());
   return all;
 }

@@ -27,7 +27,8 @@ struct Kind {
 /// Runs a trial that must end well.
 void make(const std::filesystem::path& folder, const Trial& trial);
 
-/// Makes data and runs in `base`, and the kinds of files from them.
-std::vector<Kind> make_kinds(const std::filesystem::path& base);
+/// Makes data and runs in `base`, and the kinds of files from them. `part`: of the names of those that are needed, so
+/// that for searches nothing else is made.
+std::vector<Kind> make_kinds(const std::filesystem::path& base, const std::string& part);
 
 }  // namespace keelson::fuzz

@@ -1,4 +1,5 @@
-// Feeds the programs damaged files: universes, snapshots, checkpoints, texts, configurations and runs. See --help.
+// Feeds the programs damaged files: universes, snapshots, checkpoints, texts, configurations, runs and logs of
+// searches. See --help.
 
 #include <fmt/format.h>
 
@@ -118,7 +119,7 @@ int fuzz(const Options& o) {
   fmt::print("{} damaged files, seed {}, in {}\n", o.files, o.seed, o.folder.string());
   std::fflush(stdout);
   fs::remove_all(o.folder / "intact");
-  auto kinds = make_kinds(fs::absolute(o.folder / "intact"));
+  auto kinds = make_kinds(fs::absolute(o.folder / "intact"), o.kind);
   std::erase_if(kinds, [&](const Kind& kind) { return kind.name.find(o.kind) == std::string::npos; });
   if (kinds.empty()) {
     fmt::print("no kind of files has '{}' in its name\n", o.kind);

@@ -18,6 +18,7 @@
 #include "apps/climate/subcommands.hpp"
 #include "apps/cosmoflow/subcommands.hpp"
 #include "apps/lm/subcommands.hpp"
+#include "apps/search/subcommands.hpp"
 #include "tests/fuzz/readers.hpp"
 
 namespace keelson::fuzz {
@@ -47,6 +48,14 @@ int main_of(const Trial& trial) {
       climate::define_label(line);
       climate::define_plot(line);
       climate::define_export(line);
+    } else if (trial.program == "keelson-search") {
+      search::define_run(line);
+      search::define_resume(line);
+      search::define_status(line);
+      search::define_best(line);
+      search::define_report(line);
+      search::define_replay(line);
+      search::define_compare(line);
     } else {
       cosmoflow::define_generate(line);
       cosmoflow::define_rechunk(line);
