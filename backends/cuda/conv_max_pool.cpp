@@ -5,6 +5,7 @@
 
 #include "backends/cuda/makers.hpp"
 #include "backends/cuda/padded_channels.hpp"
+#include "backends/cuda/pooled_conv.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/pool/conv_max_pool_device.hpp"
 #include "engine/base/align.hpp"
@@ -114,6 +115,7 @@ class ArgmaxOrDense : public ConvMaxPoolBackward {
 
 Expected<ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& library, const ConvMaxPoolDesc& desc) {
   if (auto why = kokkos::unfit_for_argmax_weights(desc); !why.empty()) return why;
+  if (auto made = make_pooled_conv_weights(desc, library->gpu.architecture); made.primitive) return made;
   ConvMaxPoolDesc d = desc;
   if (d.weights.layout.is_any()) d.weights.layout = Layout::channels_last(d.weights.shape);
   const auto padded = PaddedChannels::channels_of(d.src.layout);

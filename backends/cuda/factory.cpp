@@ -5,6 +5,7 @@
 #endif
 
 #include "backends/cuda/makers.hpp"
+#include "backends/cuda/pooled_conv.hpp"
 #include "engine/ops/op_list.hpp"
 
 namespace keelson::cuda {
@@ -27,6 +28,8 @@ std::unique_ptr<ops::OpFactory> make_factory(Device& device) {
   auto factory = std::make_unique<ops::OpFactory>("cuda");
   factory->add<ops::ConvDesc>([library](const ops::ConvDesc& d) { return make_conv(library, d); })
       .add<ops::ConvMaxPoolDesc>([library](const ops::ConvMaxPoolDesc& d) { return make_conv_max_pool(library, d); })
+      .add<ops::ConvMaxPoolForwardDesc>(
+          [library](const ops::ConvMaxPoolForwardDesc& d) { return make_pooled_conv(d, library->gpu.architecture); })
       .add<ops::TransposedConvDesc>(
           [library](const ops::TransposedConvDesc& d) { return make_transposed_conv(library, d); })
       .add<ops::DenseDesc>([library](const ops::DenseDesc& d) { return make_dense(library, d); })

@@ -47,11 +47,12 @@ void backward_by_argmax(BackwardBuilder& b, const ConvMaxPoolOp& op, BufferId x,
   b.backward_data(op, {.diff_dst = diff, .workspace = workspace, .weights = w, .diff_src = dx});
 }
 
-/// If a backend has the forward pass as one call, emits this call, sets the node's result, and returns the workspace.
-std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool,
-                                       const WeightedParameters& of, DType type) {
+using ForwardOp = std::shared_ptr<ops::ConvMaxPoolForward>;
+
+/// The forward pass as one call, with operands of this dtype; null if no backend has it.
+ForwardOp make_forward(ForwardBuilder& p, ops::ConvDesc conv, const ops::PoolParams& pool, DType type) {
   conv.src = {conv.src.shape, type, Layout::channels_last(conv.src.shape)};
-  conv.dst.layout = Layout::channels_last(conv.dst.shape);
+  conv.dst = {conv.dst.shape, p.result_type(), Layout::channels_last(conv.dst.shape)};
   const Shape pooled = ops::pool_dst_shape(conv.dst.shape, pool);
   const TensorDesc dst{pooled, conv.dst.dtype, Layout::channels_last(pooled)};
   const auto describe = [&](const TensorDesc& weights) {
@@ -60,16 +61,38 @@ std::optional<BufferId> forward_as_one(ForwardBuilder& p, ops::ConvDesc conv, co
     return ops::ConvMaxPoolForwardDesc{d, pool, dst, p.training()};
   };
   const Shape w_shape = p.parameter("weights").held_shape();
-  std::shared_ptr<ops::ConvMaxPoolForward> op = type == DType::f32
-                                                    ? p.try_make_with_weights("weights", describe)
-                                                    : p.try_make(describe({w_shape, type, Layout::any()}));
-  if (!op) return std::nullopt;
-  const BufferId x = p.converted(p.src_buffer(0), conv.src.layout, type);
-  const auto [w, b] = weights_and_bias(p, of, op->layout(forward, weights), type);
-  const BufferId workspace = p.workspace(*op);
-  p.forward(op, {.src = x, .weights = w, .bias = b, .dst = p.new_dst(dst.layout), .workspace = workspace},
-            "conv + max_pool");
+  if (type == DType::f32) return p.try_make_with_weights("weights", describe);
+  return p.try_make(describe({w_shape, type, Layout::any()}));
+}
+
+/// Emits the call and sets the node's result. Returns the workspace.
+BufferId forward_as_one(ForwardBuilder& p, const ForwardOp& op, const WeightedParameters& of) {
+  const ops::ConvMaxPoolForwardDesc& d = op->description();
+  const BufferId x = p.converted(p.src_buffer(0), d.conv.src.layout, d.conv.src.dtype);
+  const auto [w, b] = weights_and_bias(p, of, op->layout(forward, weights), d.conv.src.dtype);
+  const BufferId workspace = p.workspace(*op), y = p.new_dst(d.dst.layout, d.dst.dtype);
+  p.forward(op, {.src = x, .weights = w, .bias = b, .dst = y, .workspace = workspace}, "conv + max_pool");
   return workspace;
+}
+
+/// With results of 16 bits: the forward pass as one call, and the gradient of the weights with argmax indices. Null if
+/// a backend has only one of them.
+std::optional<BackwardFn> plan_as_one(ForwardBuilder& p, const ops::ConvDesc& conv, const ops::PoolParams& pool,
+                                      const WeightedParameters& of) {
+  if (p.training() && p.wants_diff_src(0)) return std::nullopt;
+  const ForwardOp op = make_forward(p, conv, pool, p.compute());
+  if (!op) return std::nullopt;
+  const ops::ConvMaxPoolForwardDesc& d = op->description();
+  const ConvMaxPoolOp gradient = make_weights_gradient(p, conv, pool, d.conv.src, Layout::any(), d.dst);
+  if (p.training() && !gradient) return std::nullopt;
+  const BufferId workspace = forward_as_one(p, op, of), x = p.src_buffer(0), y = p.dst();
+  const bool has_bias = conv.params.bias;
+  const auto activation = conv.params.activation;
+  return [=](BackwardBuilder& b) {
+    const BufferId diff = activation_backward(b, activation, y, b.diff_dst());
+    if (has_bias) bias_gradient(b, diff);
+    backward_by_argmax(b, gradient, x, diff, workspace, false);
+  };
 }
 
 }  // namespace
@@ -83,15 +106,17 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   const ConvMaxPoolOp sparse = p.training() && f32 ? make_backward(p, conv, pool) : nullptr;
   if (sparse || (!p.training() && f32)) {
     const DType type = p.compute();
-    auto workspace = forward_as_one(p, conv, pool, of, type);
-    if (!workspace && type != DType::f32) workspace = forward_as_one(p, conv, pool, of, DType::f32);
-    if (workspace) {
-      const BufferId x = p.src_buffer(0), y = p.dst(), indices = *workspace;
+    ForwardOp op = make_forward(p, conv, pool, type);
+    if (!op && type != DType::f32) op = make_forward(p, conv, pool, DType::f32);
+    if (op) {
+      const BufferId indices = forward_as_one(p, op, of), x = p.src_buffer(0), y = p.dst();
       return [=](BackwardBuilder& b) {
         backward_by_argmax(b, sparse, x, activation_backward(b, activation, y, b.diff_dst()), indices, has_bias);
       };
     }
   }
+  if (!f32)
+    if (auto planned = plan_as_one(p, conv, pool, of)) return *planned;
   const auto f = forward_weighted(p, of, conv.dst, [&](const TensorDesc& x, const TensorDesc& w, DType result) {
     ops::ConvDesc d = conv;
     d.src = x;

@@ -187,6 +187,10 @@ std::vector<ConvMaxPoolCase> weights_alone_cases() {
       {"two_dims", "2-D", {3, 12, 10, 12}, 20, {3, 3}, {1, 1}, {1, 1}, {2, 2}},
       {"windows_of_3", "2-D", {1, 5, 11, 10}, 6, {3, 3}, {1, 1}, {1, 1}, {3, 3}},
       {"one_window", "a window that is the convolution's result", {1, 4, 4, 4}, 3, {3, 3}, {1, 1}, {1, 1}, {4, 4}},
+      {"filters_16", "tensor cores: a block has 16 filters", {2, 4, 6, 10, 18}, 16, k3, same, same, w2},
+      {"filters_48", "three blocks of 16 filters, 3 channels", {1, 3, 5, 7, 9}, 48, k3, same, same, w2},
+      {"filters_64", "two blocks of 32 filters, 1 channel", {1, 1, 8, 8, 20}, 64, k3, none, none, w2},
+      {"tiles", "tensor cores: many tiles", {2, 4, 24, 26, 44}, 32, k3, same, same, w2},
       {"slots", "a gradient summed in parts, and these in two steps", {1, 2, 24, 26, 22}, 3, k3, same, same, w2},
   };
   for (std::int64_t c = 1; c <= 9; ++c)

@@ -196,20 +196,42 @@ class DeviceConvMaxPool : public ConvMaxPoolBackward {
 
 }  // namespace
 
-ArgmaxWeights::ArgmaxWeights(const ConvMaxPoolDesc& d, std::int64_t channels) : d_(d), channels_(channels) {
+std::size_t GradientSlots::scratch_bytes() const {
+  return static_cast<std::size_t>((slots_ + ceil_div(slots_, fan)) * columns()) * sizeof(float);
+}
+
+void GradientSlots::add(float* sums, float* diff_weights) const {
+  constexpr const char *add_label = "keelson::conv_max_pool::add_slots",
+                       *last_label = "keelson::conv_max_pool::weights";
+  float *here = sums, *there = sums + slots_ * columns();
+  Index slots = slots_;
+  while (slots > fan) {
+    const Index next = ceil_div(slots, fan), items = next * columns();
+    launch(add_label, items, AddArgmaxSlots{here, there, slots, next, Divider(columns(), items)});
+    std::swap(here, there);
+    slots = next;
+  }
+  const Index filters = weights_.shape[0], channels = weights_.shape[1], taps = columns() / (filters * channels);
+  launch(last_label, columns(),
+         AddToWeights{here, diff_weights, Strided(weights_), slots, columns(), taps, channels,
+                      Divider(filters, columns()), Divider(channels, columns())});
+}
+
+namespace {
+
+Index argmax_slots(const ConvMaxPoolDesc& d, Index channels) {
   constexpr Index threads = 1 << 17, most_values = 1 << 23, fewest_windows = 16;
   const auto kernel = three(d.conv.kernel, 1);
   const Index windows = d.dst.elements() / d.dst.shape[1];
   const Index per_slot = kernel[0] * ceil_div(d.src.shape[1], pack_of(channels)) * d.dst.shape[1];
-  slots_ =
-      std::max<Index>(1, std::min({threads / per_slot, most_values / columns(), ceil_div(windows, fewest_windows)}));
+  return std::max<Index>(
+      1, std::min({threads / per_slot, most_values / d.weights.elements(), ceil_div(windows, fewest_windows)}));
 }
 
-Index ArgmaxWeights::columns() const { return d_.weights.elements(); }
+}  // namespace
 
-std::size_t ArgmaxWeights::scratch_bytes() const {
-  return static_cast<std::size_t>((slots_ + ceil_div(slots_, fan)) * columns()) * sizeof(float);
-}
+ArgmaxWeights::ArgmaxWeights(const ConvMaxPoolDesc& d, std::int64_t channels)
+    : d_(d), channels_(channels), slots_(d, argmax_slots(d, channels)) {}
 
 Cost ArgmaxWeights::cost() const {
   const Index taps = d_.weights.elements() / d_.dst.shape[1];
@@ -220,39 +242,26 @@ Cost ArgmaxWeights::cost() const {
 
 void ArgmaxWeights::run(const void* src, const void* diff_dst, const void* argmax, float* diff_weights,
                         void* scratch) const {
-  constexpr const char *add_label = "keelson::conv_max_pool::add_slots",
-                       *last_label = "keelson::conv_max_pool::weights";
   const auto kernel = three(d_.conv.kernel, 1);
-  const Index taps = kernel[0] * kernel[1] * kernel[2];
-  auto* here = static_cast<float*>(scratch);
-  auto* there = here + slots_ * columns();
+  auto* sums = static_cast<float*>(scratch);
   with_type(d_.src.dtype, [&](auto type) {
     using T = decltype(type);
     auto k = items_of<T>(d_);
     k.src = static_cast<const T*>(src), k.diff = static_cast<const T*>(diff_dst);
     k.argmax = static_cast<const std::uint8_t*>(argmax);
-    k.sums = here;
+    k.sums = sums;
     k.src_channels = channels_;
-    k.each = ceil_div(k.windows, slots_);
-    k.columns = columns();
+    k.each = ceil_div(k.windows, slots_.slots());
+    k.columns = slots_.columns();
     const bool packs = pack_of(channels_) == 4 && aligned(src, 4 * sizeof(T));
-    const Index groups = packs ? ceil_div(k.channels, 4) : k.channels, items = slots_ * kernel[0] * groups * k.filters;
+    const Index groups = packs ? ceil_div(k.channels, 4) : k.channels,
+                items = slots_.slots() * kernel[0] * groups * k.filters;
     k.by_filter = Divider(k.filters, items);
     k.by_group = Divider(groups, items);
     k.by_depth = Divider(kernel[0], items);
     launch_items(k, items, packs, kernel[1]);
   });
-  Index slots = slots_;
-  while (slots > fan) {
-    const Index next = ceil_div(slots, fan), items = next * columns();
-    launch(add_label, items, AddArgmaxSlots{here, there, slots, next, Divider(columns(), items)});
-    std::swap(here, there);
-    slots = next;
-  }
-  const Index filters = d_.dst.shape[1], channels = d_.src.shape[1];
-  launch(last_label, columns(),
-         AddToWeights{here, diff_weights, Strided(d_.weights), slots, columns(), taps, channels,
-                      Divider(filters, columns()), Divider(channels, columns())});
+  slots_.add(sums, diff_weights);
 }
 
 void fill_argmax(void* argmax, std::int64_t count, std::int64_t window_size) {
