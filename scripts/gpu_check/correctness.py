@@ -19,6 +19,8 @@ REDUCED = ("Softmax/*:Eltwise/*:Pool/*:Reorder/*:Sum/*:Concat/*:Update/*:UpdateR
 # Tests of communication that work on a GPU's memory, or on the host's. Others make plans for ranks without a communicator
 # for the GPU's memory.
 MPI_TESTS = "Allreduce*:Collectives*:Communicator*:ExactSum*:*OnDevice*:ProcessGrid*:SumOrder*:Watchdog*"
+# The kernels that use shared memory.
+POOLED = "ConvMaxPool/PooledConvTest.*:ConvMaxPool/ArgmaxWeightsTest.*/*filters_*"
 QUICK = ("Softmax/SoftmaxTest", "Eltwise", "Flops")  # suites of test_ops
 
 
@@ -76,34 +78,41 @@ def ops(check):
 
 def is_clean(text):
     """Whether compute-sanitizer has printed a summary without errors."""
-    summaries = re.findall(r"^=+ ERROR SUMMARY: (\d+) ", text, re.M)
+    summaries = re.findall(r"^=+ (?:ERROR|RACECHECK) SUMMARY: (\d+) ", text, re.M)
     return bool(summaries) and set(summaries) == {"0"}
 
 
 def sanitizer(check):
-    """Runs compute-sanitizer's memcheck on some tests of each kind of kernel, and on a whole small step. Only kernels of
-    Keelson are examined, not those of libraries. Keelson's kernels use no shared memory, which is all that racecheck
-    sees."""
+    """Runs compute-sanitizer on some tests of each kind of kernel, and on a whole small step. memcheck examines all
+    kernels of Keelson, but not those of libraries; racecheck those that use shared memory (pooled_conv)."""
     tool = check.node.tool("compute-sanitizer")
     if not tool:
         check.record("compute-sanitizer", SKIPPED, reason="no compute-sanitizer, in PATH or CUDA_HOME")
         return
     step = [check.node.program("keelson-bench"), "step", "--size", 32, "--steps", 1, "--warmup", 2, "--precision", "bf16"]
-    tests = [check.node.program("test_ops"), f"--gtest_filter={REDUCED}"]
-    env = {"KEELSON_TUNE": "off", "GTEST_TOTAL_SHARDS": "64" if check.quick else "16", "GTEST_SHARD_INDEX": "0"}
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        def examine(name, command):
-            options = ["--tool", "memcheck", "--kernel-name", "kns=cuda_parallel_launch", "--error-exitcode", "99",
-                       "--print-limit", "20"]
-            done = check.run(f"memcheck {name}", [tool, *options, *command], env=env)
-            text = done.text() + done.text("err")
-            clean = done.ok and is_clean(text)
-            said = [line for line in text.splitlines() if line.startswith("=========")]
-            check.record(f"memcheck {name}", PASSED if clean else FAILED, done, summary=said[-1:],
-                         **({} if clean else {"found": said[:60]}))
-        waits = [pool.submit(examine, name, command) for name, command in (("step", step), ("ops", tests))]
-        for wait in waits:
+    def tests(names):
+        return [check.node.program("test_ops"), f"--gtest_filter={names}"]
+    everything, pooled = ("cuda_parallel_launch", "pooled_conv"), ("pooled_conv",)
+    runs = (("memcheck", "step", everything, step), ("memcheck", "ops", everything, tests(REDUCED)),
+            ("memcheck", "pooled_conv", pooled, tests(POOLED)), ("racecheck", "pooled_conv", pooled, tests(POOLED)))
+    with concurrent.futures.ThreadPoolExecutor(len(runs)) as pool:
+        for wait in [pool.submit(examine, check, tool, *run) for run in runs]:
             wait.result()
+
+
+def examine(check, tool, kind, name, kernels, command):
+    """Runs a command below compute-sanitizer, which examines the kernels whose names contain one of these texts."""
+    chosen = [part for kernel in kernels for part in ("--kernel-name", f"kns={kernel}")]
+    env = {"KEELSON_TUNE": "off"}
+    if kernels != ("pooled_conv",):
+        env.update(GTEST_TOTAL_SHARDS="64" if check.quick else "16", GTEST_SHARD_INDEX="0")
+    done = check.run(f"{kind} {name}", [tool, "--tool", kind, *chosen, "--error-exitcode", "99", "--print-limit", "20",
+                                        *command], env=env)
+    text = done.text() + done.text("err")
+    clean = done.ok and is_clean(text)
+    said = [line for line in text.splitlines() if line.startswith("=========")]
+    check.record(f"{kind} {name}", PASSED if clean else FAILED, done, summary=said[-1:],
+                 **({} if clean else {"found": said[:60]}))
 
 
 def mpi_tests(check):

@@ -189,7 +189,7 @@ class Targets(unittest.TestCase):
                   ("sanitizer", "memcheck step", PASSED, {}), ("sanitizer", "memcheck ops", FAILED, {}),
                   ("bench", "paper fp16 batch 4", PASSED, {}), ("bench", "lstm-small fp32", SKIPPED, {"reason": NO_TIME}),
                   ("replay", "bf16", SKIPPED, {"reason": NO_TIME}), ("replay", "bf16", PASSED, {}))
-        expected = {"tests on the device": FAILED, "bf16: validation": FAILED, "fp16: validation": PASSED, "memcheck": FAILED,
+        expected = {"tests on the device": FAILED, "bf16: validation": FAILED, "fp16: validation": PASSED, "sanitizer": FAILED,
                     "every network": SKIPPED, "recorded steps": PASSED, "large LSTM": SKIPPED, "two ranks": SKIPPED, "300 samples/s": SKIPPED}
         self.assertEqual({words: run.status(words) for words in expected}, expected)
         self.assertIn("skipped: PyTorch: not there: why", targets.table(targets.judge(run)))
@@ -239,8 +239,9 @@ class Pieces(Folder):
             self.assertEqual("--mca plm isolated" in " ".join(command), isolated, (version, shell))
 
     def test_what_compute_sanitizer_says(self):
-        for clean, text in ((True, "========= ERROR SUMMARY: 0 errors"), (False, "========= ERROR SUMMARY: 10 errors"),
-                            (False, "")):
+        for clean, text in ((True, "========= ERROR SUMMARY: 0 errors"), (False, "========= ERROR SUMMARY: 10 errors"), (False, ""),
+                            (True, "========= RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"),
+                            (False, "========= RACECHECK SUMMARY: 2 hazards displayed (1 error, 1 warning)")):
             self.assertEqual(correctness.is_clean(text), clean, text)
 
 
