@@ -280,7 +280,10 @@ TEST_F(OnDeviceChoice, HeedsTheVariable) {
   EXPECT_EQ(comm::on_device(world(), device, "staged")->transport(), size() == 1 ? "" : "CUDA-aware MPI");
   for (const char* wish : {"", "auto", "staged"}) {
     setenv("KEELSON_COLLECTIVES", wish, 1);
-    EXPECT_EQ(comm::on_device(world(), device)->transport(), size() == 1 ? "" : "staged through host memory") << wish;
+    // If the build has NCCL, the transport also says why it is not used.
+    const std::string transport = comm::on_device(world(), device)->transport();
+    EXPECT_TRUE(size() == 1 ? transport.empty() : transport.starts_with("staged through host memory"))
+        << wish << ": " << transport;
   }
   setenv("KEELSON_COLLECTIVES", "pigeon", 1);
   EXPECT_THROW(comm::on_device(world(), device), InputError);

@@ -38,7 +38,8 @@ class Bf16Test : public CaseTest<Bf16Case> {
     op.backward_weights({put_bf16(x, op.layout(Verb::backward_weights, Role::src)),
                          put_bf16(dy, op.layout(Verb::backward_weights, Role::diff_dst)), diff_w, diff_b,
                          extra(Verb::backward_weights)});
-    check(diff_w, dw, "diff_weights");
+    const bool rounds = op.backend() == "cuda" && !c().stride.empty();  // cuDNN's engines (docs/gpus.md)
+    check(diff_w, dw, "diff_weights", tolerance(rounds ? DType::bf16 : DType::f32));
     check(diff_b, oracle::backward_bias(dy), "diff_bias");
   }
 

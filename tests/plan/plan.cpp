@@ -196,35 +196,38 @@ TEST_P(PlanTest, SumsTheBiasOfAPooledConvolutionFromThePooledGradient) {
     EXPECT_LT(relative_error(flat(gradients[1][i]), flat(gradients[0][i])), 1e-5);
 }
 
-/// A first layer, whose weights alone have a gradient: by argmax indices in every precision, wherever a backend can.
+/// A first layer, whose weights alone have a gradient: by argmax indices in every precision, wherever a backend can. In
+/// 16 bits nearly equal results of a window may have another order than in fp32, with or without fusion.
 TEST_P(PlanTest, AFirstLayerGoesBackByArgmaxIndices) {
   Graph g;
   const Var x = g.input("x", {3, 13, 12, 11}), y = g.input("y", {3});
   const Var a = max_pool(leaky_relu(conv(x, {.filters = 16}, "a"), 0.3f), 2);
   g.set_output("prediction", dense(flatten(a), 3, "out"));
   mse(Var{&g, g.outputs()[0].second}, y);
-  for (const auto precision : {Precision::fp32, Precision::bf16}) {
-    std::vector<std::vector<float>> gradients[2];
-    for (const bool fuse : {false, true}) {
-      Parameters parameters(g, ctx(), 1);
-      Executor executor(g, parameters, {.batch = 2, .fuse = fuse, .precision = precision});
-      set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 13, 12, 11}, "x"));
-      set_input(ctx(), executor, "y", oracle::random_uniform({2, 3}, "y", 0, 1));
-      executor.forward({});
-      executor.backward();
-      for (const auto& p : parameters.all()) gradients[fuse].push_back(executor.gradient(p.name));
-      const auto rows = executor.plan().rows();
-      const auto unpooled =
-          std::count_if(rows.begin(), rows.end(), [](const PlanRow& r) { return r.op == "max_pool bwd data"; });
-      if (!fuse) {
-        EXPECT_EQ(unpooled, 1);
-      } else if (precision == Precision::fp32 && rows.front().backend == "kokkos") {
-        EXPECT_EQ(unpooled, 0) << "the gradient of the convolution's result is made";
-      }
+  const auto gradients = [&](Precision precision, bool fuse) {
+    Parameters parameters(g, ctx(), 1);
+    Executor executor(g, parameters, {.batch = 2, .fuse = fuse, .precision = precision});
+    set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 13, 12, 11}, "x"));
+    set_input(ctx(), executor, "y", oracle::random_uniform({2, 3}, "y", 0, 1));
+    executor.forward({});
+    executor.backward();
+    const auto rows = executor.plan().rows();
+    const auto unpooled =
+        std::count_if(rows.begin(), rows.end(), [](const PlanRow& r) { return r.op == "max_pool bwd data"; });
+    if (!fuse) {
+      EXPECT_EQ(unpooled, 1);
+    } else if (precision == Precision::fp32 && rows.front().backend == "kokkos") {
+      EXPECT_EQ(unpooled, 0) << "the gradient of the convolution's result is made";
     }
-    for (std::size_t i = 0; i < gradients[0].size(); ++i)
-      EXPECT_LT(relative_error(flat(gradients[1][i]), flat(gradients[0][i])),
-                precision == Precision::fp32 ? 1e-5 : 0.02);
+    std::vector<std::vector<float>> all;
+    for (const auto& p : parameters.all()) all.push_back(executor.gradient(p.name));
+    return all;
+  };
+  const auto want = gradients(Precision::fp32, false), fused = gradients(Precision::fp32, true),
+             half = gradients(Precision::bf16, false), fused_half = gradients(Precision::bf16, true);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_LT(relative_error(flat(fused[i]), flat(want[i])), 1e-5);
+    EXPECT_LT(relative_error(flat(fused_half[i]), flat(want[i])), 0.02 + relative_error(flat(half[i]), flat(want[i])));
   }
 }
 
