@@ -16,27 +16,32 @@ bool dominates(const std::vector<double>& a, const std::vector<double>& b) {
   return less;
 }
 
-/// Numbers of the points, by front.
-std::vector<std::vector<std::size_t>> fronts_of(const std::vector<std::vector<double>>& points) {
-  std::vector<std::vector<std::size_t>> dominated(points.size()), fronts(1);
-  std::vector<std::size_t> dominators(points.size());
-  for (std::size_t a = 0; a < points.size(); ++a)
-    for (std::size_t b = 0; b < points.size(); ++b)
-      if (dominates(points[a], points[b])) {
-        dominated[a].push_back(b);
-        ++dominators[b];
-      }
-  for (std::size_t a = 0; a < points.size(); ++a)
-    if (dominators[a] == 0) fronts[0].push_back(a);
-  while (!fronts.back().empty()) {
-    std::vector<std::size_t> next;
-    for (const std::size_t a : fronts.back())
-      for (const std::size_t b : dominated[a])
-        if (--dominators[b] == 0) next.push_back(b);
-    std::sort(next.begin(), next.end());
-    fronts.push_back(next);
+using Points = std::vector<std::vector<double>>;
+
+/// Whether a point of the front dominates this one. All of them are lexicographically less, in rising order.
+bool has_dominator(const std::vector<std::size_t>& front, const Points& points, std::size_t point) {
+  if (points[point].size() == 2)
+    return dominates(points[front.back()], points[point]);  // it has the least second value
+  return std::any_of(front.rbegin(), front.rend(), [&](auto other) { return dominates(points[other], points[point]); });
+}
+
+/// Numbers of the points, by front. Efficient non-dominated sort with binary search (Zhang et al. 2015,
+/// doi:10.1109/TEVC.2014.2308305): of two objectives n log n comparisons.
+std::vector<std::vector<std::size_t>> fronts_of(const Points& points) {
+  std::vector<std::size_t> rising(points.size());
+  std::iota(rising.begin(), rising.end(), std::size_t{0});
+  std::sort(rising.begin(), rising.end(), [&](auto a, auto b) { return points[a] < points[b]; });
+  std::vector<std::vector<std::size_t>> fronts;
+  for (const std::size_t point : rising) {
+    // If a front has a dominator, so has each front before.
+    const auto front = std::partition_point(fronts.begin(), fronts.end(),
+                                            [&](const auto& f) { return has_dominator(f, points, point); });
+    if (front == fronts.end())
+      fronts.push_back({point});
+    else
+      front->push_back(point);
   }
-  fronts.pop_back();
+  for (auto& front : fronts) std::sort(front.begin(), front.end());
   return fronts;
 }
 

@@ -25,16 +25,26 @@ const Individual* Population::find(const std::string& key) const {
   return found == ids_.end() ? nullptr : &all_[static_cast<std::size_t>(found->second)];
 }
 
-void Population::run(Individual& i, double since) {
+void Population::run(Individual& i, int rung, double since) {
+  stop(i);
+  if (const Result* last = i.last()) waiting_[static_cast<std::size_t>(last->rung)].erase({last->loss, i.id});
+  i.rung = rung;
   i.since = since;
   i.running = true;
-  i.orphaned = false;
   running_.insert(i.id);
+  began_[lease_group(rung)].emplace(since, i.id);
 }
 
 void Population::stop(Individual& i) {
-  i.running = i.orphaned = false;
+  began_[lease_group(i.rung)].erase({i.since, i.id});
   running_.erase(i.id);
+  orphaned_.erase(i.id);
+  i.running = i.orphaned = false;
+}
+
+void Population::orphan(Individual& i) {
+  i.orphaned = true;
+  orphaned_.insert(i.id);
 }
 
 void Population::apply(const std::string& json) {
@@ -44,26 +54,26 @@ void Population::apply(const std::string& json) {
   if (!begun()) {
     if (type != "search") return;
     settings_ = Settings::parse(json);
-    of_rung_.resize(static_cast<std::size_t>(settings_->rungs()));
-    seconds_of_rung_.resize(of_rung_.size());
+    for (auto* sets : {&began_, &waiting_}) sets->resize(static_cast<std::size_t>(settings_->rungs()));
+    of_rung_.resize(waiting_.size());
+    seconds_of_rung_.resize(waiting_.size());
     return;
   }
   if (type == "start") {
     workers_ = static_cast<int>(line.whole("workers"));
-    for (const std::int64_t id : running_) known(id)->orphaned = true;
+    for (const std::int64_t id : running_) orphan(*known(id));
   } else if (type == "birth") {
-    begin_birth(json);
+    begin_birth(line);
   } else if (type == "run") {
-    begin_run(json);
+    begin_run(line);
   } else if (type == "result") {
-    end_run(json);
+    end_run(line);
   } else if (type == "failure") {
-    end_in_failure(json);
+    end_in_failure(line);
   }
 }
 
-void Population::begin_birth(const std::string& json) {
-  const Line line(json);
+void Population::begin_birth(const Line& line) {
   if (const auto most = line.whole("most"); most > 0 && std::ssize(all_) >= most) return;  // others began the last ones
   Individual i = parse_birth(line, settings_->space);
   i.id = std::ssize(all_);
@@ -75,26 +85,24 @@ void Population::begin_birth(const std::string& json) {
   if (!ids_.emplace(i.key, i.id).second) return;  // another worker has begun to train the same network before
   i.cost = cost_of(i.genome, settings_->space);
   all_.push_back(std::move(i));
-  run(all_.back(), all_.back().since);
+  run(all_.back(), 0, all_.back().since);
 }
 
-void Population::begin_run(const std::string& json) {
-  const Line line(json);
+void Population::begin_run(const Line& line) {
   Individual* i = known(line.whole("id"));
   const auto rung = static_cast<int>(line.whole("rung")), attempt = static_cast<int>(line.whole("attempt"));
-  if (i == nullptr || !i->failure.empty()) return;
+  if (i == nullptr || !i->failure.empty() || rung >= settings_->rungs()) return;
   const bool next_rung = !i->running && rung == std::ssize(i->results) && attempt == 0;
   const bool again = i->running && rung == i->rung && attempt == i->attempt + 1;
   if (!next_rung && !again) return;  // another worker was first
-  if (next_rung && settings_->trains_population() && !begin_interval(*i, json)) return;
-  i->rung = rung;
+  if (next_rung && settings_->trains_population() && !begin_interval(*i, line)) return;
   i->attempt = attempt;
   i->worker = static_cast<int>(line.whole("slot"));
-  run(*i, line.number("time"));
+  run(*i, rung, line.number("time"));
 }
 
-bool Population::begin_interval(Individual& i, const std::string& json) const {
-  Interval next = parse_interval(Line(json), settings_->space);
+bool Population::begin_interval(Individual& i, const Line& line) const {
+  Interval next = parse_interval(line, settings_->space);
   next.partner = next.partner < std::ssize(all_) ? next.partner : -1;
   if (next.source < 0 || next.source >= std::ssize(all_) || next.source_rung < 0) return false;
   if (next.partner >= 0 && std::ssize(all_[static_cast<std::size_t>(next.partner)].results) <= next.source_rung)
@@ -118,35 +126,38 @@ void Population::end_interval(Individual& i, const Result& result) const {
   i.genome.training = interval.training;
 }
 
-void Population::end_run(const std::string& json) {
-  const Line line(json);
+void Population::end_run(const Line& line) {
   Individual* i = known(line.whole("id"));
   const Result result = parse_result(line);
   if (i == nullptr || result.rung != std::ssize(i->results) || result.rung >= settings_->rungs() || !i->failure.empty())
     return;
   // The line that began this interval was lost: nobody knows how it began.
   if (settings_->trains_population() && i->intervals.size() != i->results.size() + 1) return;
-  if (const Result* before = i->last()) by_loss_.erase({before->loss, i->id});
+  if (const Result* before = i->last()) {
+    by_loss_.erase({before->loss, i->id});
+    waiting_[static_cast<std::size_t>(before->rung)].erase({before->loss, i->id});
+  }
   if (settings_->trains_population()) end_interval(*i, result);
   i->results.push_back(result);
-  by_loss_.emplace(result.loss, i->id);
+  by_loss_.insert({result.loss, i->id});
+  pareto_ranking_.reset();
   const auto rung = static_cast<std::size_t>(result.rung);
-  of_rung_[rung].emplace(result.loss, i->id);
-  auto& seconds = seconds_of_rung_[settings_->trains_population() ? 0 : rung];  // intervals are equally long
-  seconds.insert(std::upper_bound(seconds.begin(), seconds.end(), result.seconds), result.seconds);
+  of_rung_[rung].insert({result.loss, i->id});
+  waiting_[rung].emplace(result.loss, i->id);
+  seconds_of_rung_[lease_group(result.rung)].insert(result.seconds);
   stop(*i);
 }
 
-void Population::end_in_failure(const std::string& json) {
-  const Line line(json);
+void Population::end_in_failure(const Line& line) {
   Individual* i = known(line.whole("id"));
   if (i == nullptr || !i->running || line.whole("rung") != i->rung) return;
   if (line.flag("again") && i->attempt + 1 < most_attempts) {
-    i->orphaned = true;
+    orphan(*i);
     return;
   }
   i->failure = line.text("reason");
   if (const Result* before = i->last()) by_loss_.erase({before->loss, i->id});
+  pareto_ranking_.reset();
   stop(*i);
 }
 
@@ -175,15 +186,29 @@ std::vector<std::vector<double>> Population::points_of(const std::vector<std::in
   return points;
 }
 
+const std::vector<std::int64_t>& Population::pareto_ranking() const {
+  if (!pareto_ranking_) {
+    std::vector<std::int64_t> ids;
+    for (const auto& [loss, id] : by_loss_.first(by_loss_.size())) ids.push_back(id);
+    pareto_ranking_.emplace();
+    for (const std::size_t k : pareto_order(points_of(ids)).order) pareto_ranking_->push_back(ids[k]);
+  }
+  return *pareto_ranking_;
+}
+
 std::vector<std::int64_t> Population::best(std::size_t most) const {
-  const bool one = settings_->objectives == std::vector{Objective::loss};
   std::vector<std::int64_t> ids;
-  for (auto i = by_loss_.begin(); i != by_loss_.end() && (!one || ids.size() < most); ++i) ids.push_back(i->second);
-  if (one) return ids;
-  std::vector<std::int64_t> best_first;
-  for (const std::size_t k : pareto_order(points_of(ids)).order) best_first.push_back(ids[k]);
-  best_first.resize(std::min(best_first.size(), most));
-  return best_first;
+  if (has_one_objective()) {
+    for (const auto& [loss, id] : by_loss_.first(most)) ids.push_back(id);
+    return ids;
+  }
+  ids = pareto_ranking();
+  ids.resize(std::min(ids.size(), most));
+  return ids;
+}
+
+std::int64_t Population::at_place(std::size_t place) const {
+  return has_one_objective() ? by_loss_[place].second : pareto_ranking()[place];
 }
 
 std::vector<std::int64_t> Population::front() const {
@@ -199,18 +224,17 @@ std::vector<std::int64_t> Population::front() const {
 std::optional<std::int64_t> Population::promotable() const {
   for (int rung = settings_->rungs() - 2; rung >= 0; --rung) {
     const auto k = static_cast<std::size_t>(rung);
-    auto left = of_rung_[k].size();
-    if (settings_->method != "grid") left /= static_cast<std::size_t>(settings_->eta);
-    for (auto r = of_rung_[k].begin(); left > 0; ++r, --left) {
-      const Individual& i = all_[static_cast<std::size_t>(r->second)];
-      if (i.results.size() == k + 1 && !i.running && i.failure.empty()) return i.id;
-    }
+    if (waiting_[k].empty()) continue;
+    auto promoted = of_rung_[k].size();
+    if (settings_->method != "grid") promoted /= static_cast<std::size_t>(settings_->eta);
+    const ByLoss& next = *waiting_[k].begin();
+    if (of_rung_[k].place_of(next) < promoted) return next.second;
   }
   return std::nullopt;
 }
 
 double Population::lease(int rung) const {
-  const auto& seconds = seconds_of_rung_[settings_->trains_population() ? 0 : static_cast<std::size_t>(rung)];
+  const auto& seconds = seconds_of_rung_[lease_group(rung)];
   constexpr std::size_t least = 5;
   if (seconds.size() < least) return std::numeric_limits<double>::infinity();
   return std::max(settings_->least_lease,
@@ -218,11 +242,18 @@ double Population::lease(int rung) const {
 }
 
 std::optional<std::int64_t> Population::lost(double now) const {
-  for (const std::int64_t id : running_) {
-    const Individual& i = all_[static_cast<std::size_t>(id)];
-    if (i.orphaned || now - i.since > lease(i.rung)) return id;
+  std::optional<std::int64_t> least;
+  const auto consider = [&](std::int64_t id) { least = least ? std::min(*least, id) : id; };
+  if (!orphaned_.empty()) consider(*orphaned_.begin());
+  for (std::size_t group = 0; group < began_.size(); ++group) {
+    const double longest = lease(static_cast<int>(group));
+    for (const auto& [since, id] : began_[group]) {
+      if (!(now - since > longest)) break;  // nor the others, which began later
+      consider(id);
+    }
+    if (settings_->trains_population()) break;
   }
-  return std::nullopt;
+  return least;
 }
 
 int Settings::rungs() const {

@@ -2,17 +2,20 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "search/genome/design.hpp"
 #include "search/genome/genome.hpp"
+#include "search/log/sorted_blocks.hpp"
 
 namespace keelson::search {
+
+class Line;
 
 /// What a search minimises. The first objective decides which network is the best.
 enum class Objective : std::uint8_t {
@@ -113,7 +116,9 @@ struct Individual {
 };
 
 /// All that a search knows: the lines of its log, applied one after the other. Every worker that has read the same
-/// lines has the same population.
+/// lines has the same population. A line, and the choice of what to do next, cost about the logarithm of the number of
+/// networks, so that a thousand workers can follow one log; several objectives cost more, as best() says. One thread
+/// uses a population at a time.
 class Population {
  public:
   /// Applies a line of the log. Lines of an unknown type are counted, but change nothing. Throws InputError for a line
@@ -128,11 +133,15 @@ class Population {
   const Individual* find(const std::string& key) const;       ///< the network with this genome; null: none has it
 
   /// At most so many of the networks with results, the best first: by their latest loss; with several objectives by the
-  /// order of NSGA-II (Deb et al. 2002), non-dominated fronts and within a front the crowding distance.
+  /// order of NSGA-II (Deb et al. 2002), non-dominated fronts and within a front the crowding distance. The first call
+  /// after a result sorts all networks if there are several objectives.
   std::vector<std::int64_t> best(std::size_t most) const;
+  /// The network at this place of best(), from 0; `place` must be less than with_results().
+  std::int64_t at_place(std::size_t place) const;
   /// With several objectives, the networks that no other dominates; with one, the best.
   std::vector<std::int64_t> front() const;
-  std::int64_t with_results() const { return std::ssize(by_loss_); }  ///< networks that did not fail and have results
+  /// Networks that did not fail and have results.
+  std::int64_t with_results() const { return static_cast<std::int64_t>(by_loss_.size()); }
   /// The values of the objectives at the latest result.
   std::vector<double> values_of(const Individual& i) const;
 
@@ -147,24 +156,36 @@ class Population {
   std::int64_t running() const { return std::ssize(running_); }  ///< networks that are trained now
 
  private:
-  void begin_birth(const std::string& json);
-  void begin_run(const std::string& json);
-  void end_run(const std::string& json);
-  bool begin_interval(Individual& i, const std::string& json) const;
+  using ByLoss = std::pair<double, std::int64_t>;  // loss and id
+  bool has_one_objective() const {
+    return settings_->objectives.size() == 1 && settings_->objectives[0] == Objective::loss;
+  }
+  std::size_t lease_group(int rung) const {  // the intervals of a population are equally long
+    return settings_->trains_population() ? 0 : static_cast<std::size_t>(rung);
+  }
+  void begin_birth(const Line& line);
+  void begin_run(const Line& line);
+  void end_run(const Line& line);
+  bool begin_interval(Individual& i, const Line& line) const;
   void end_interval(Individual& i, const Result& result) const;
-  void end_in_failure(const std::string& json);
+  void end_in_failure(const Line& line);
   Individual* known(std::int64_t id);
-  void run(Individual& i, double since);
+  void run(Individual& i, int rung, double since);
   void stop(Individual& i);
+  void orphan(Individual& i);
+  const std::vector<std::int64_t>& pareto_ranking() const;
   std::vector<std::vector<double>> points_of(const std::vector<std::int64_t>& ids) const;
 
   std::optional<Settings> settings_;
   std::deque<Individual> all_;
-  std::map<std::string, std::int64_t> ids_;                         ///< by key
-  std::set<std::int64_t> running_;                                  ///< ids
-  std::set<std::pair<double, std::int64_t>> by_loss_;               ///< latest loss and id
-  std::vector<std::set<std::pair<double, std::int64_t>>> of_rung_;  ///< loss and id of the results of each rung
-  std::vector<std::vector<double>> seconds_of_rung_;                ///< of these results, in rising order
+  std::unordered_map<std::string, std::int64_t> ids_;                ///< by key
+  std::set<std::int64_t> running_, orphaned_;                        ///< ids
+  std::vector<std::set<std::pair<double, std::int64_t>>> began_;     ///< since and id of those that run, by lease group
+  SortedBlocks<ByLoss> by_loss_;                                     ///< of the latest results
+  std::vector<SortedBlocks<ByLoss>> of_rung_;                        ///< of the results of each rung
+  std::vector<std::set<ByLoss>> waiting_;                            ///< those of them that may be promoted
+  std::vector<SortedBlocks<double>> seconds_of_rung_;                ///< of the results, by lease group
+  mutable std::optional<std::vector<std::int64_t>> pareto_ranking_;  ///< until the next result
   std::int64_t seen_ = 0;
   int workers_ = 1;
 };

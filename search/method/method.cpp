@@ -38,12 +38,12 @@ std::optional<Child> Evolution::make_child(const Population& population, Draws& 
     if (population.all().empty()) return Child{*start, {}, "given"};
     return Child{mutated(*start, space, rates, draws), {0}, "mutation"};
   }
-  const auto best = population.best(size);
-  if (best.empty() || draws.happens(rates.random)) return random_child(population, draws);
+  const std::size_t best = std::min(size, static_cast<std::size_t>(population.with_results()));
+  if (best == 0 || draws.happens(rates.random)) return random_child(population, draws);
   const bool tournament = population.settings().objectives.size() > 1;
   const auto parent = [&] {
-    const std::size_t a = draws.below(best.size());
-    return best[tournament ? std::min(a, draws.below(best.size())) : a];
+    const std::size_t a = draws.below(best);
+    return population.at_place(tournament ? std::min(a, draws.below(best)) : a);
   };
   const std::int64_t a = parent();
   Child child{individual(population, a).genome, {a}, "mutation"};

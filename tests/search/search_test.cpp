@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "search/log/pareto.hpp"
 #include "search/run/virtual_clock.hpp"
@@ -119,13 +123,24 @@ INSTANTIATE_TEST_SUITE_P(Methods, Replay, ::testing::Values("evolution", "ageing
 
 // ---- time
 
-/// Workers wait for nobody, so they train nearly all the time, until the last trainings end.
+/// Workers wait for nobody, so they train nearly all the time, until the last trainings end. With
+/// KEELSON_LONG_TESTS=all also 1024 workers, which train 204,800 networks.
 TEST(VirtualClock, WorkersAreBusy) {
-  for (const int workers : {4, 64}) {
-    const auto search =
-        search_virtually(settings_of(table_space()), RandomSearch(), workers, {.networks = 200 * workers}, result_of);
-    EXPECT_GE(search.busy, 0.95) << workers;
-  }
+  const char* asked = std::getenv("KEELSON_LONG_TESTS");
+  std::vector<int> numbers{4, 64};
+  if (asked != nullptr && std::string(asked) == "all") numbers.push_back(1024);
+  for (const int workers : numbers)
+    for (const bool early : {false, true}) {
+      Settings s = settings_of(table_space());
+      s.space.most_dense = 1;
+      s.epochs = 16;
+      s.first_epochs = early ? 1 : 16;
+      const auto search = search_virtually(s, Evolution(), workers, {.networks = 200 * workers}, result_of);
+      EXPECT_EQ(search.population.all().size(), static_cast<std::size_t>(200 * workers));
+      EXPECT_GE(search.busy, 0.95) << workers;
+      std::printf("%4d workers, %s: trained %.1f %% of the time\n", workers,
+                  early ? "early stopping" : "all to the end", 100 * search.busy);
+    }
 }
 
 // ---- a planted optimum
