@@ -381,6 +381,28 @@ class Searches(Case):
         self.assertRegex(status.stderr, "note: .*left out 1 line that cannot be read")
         self.assertIn("14 networks, 0 running, 0 failed", status.stdout)
 
+    def test_a_full_disk_of_several_ranks(self):
+        """Each rank says at most one line, and the job ends; so do the ranks that train one network together."""
+        disk, folder = self.folder / "disk", self.folder
+        disk.mkdir()
+        tries = []
+        for name, words in (("apart", []), ("together", ["--ranks-per-network", 2])):
+            run = [str(w) for w in PROGRAM.command(2, *self.words("--networks", 12, "--keep", 12, "--overwrite", *words))]
+            run[run.index(str(self.out))] = str(disk / "out")
+            tries.append(f"{shlex.join(run)} >{folder}/{name}.out 2>{folder}/{name}.err; echo $? >{folder}/{name}.code")
+        script = "\n".join([f"mount -t tmpfs -o size=$1 tmpfs {disk} || exit 77", *tries])
+        done = subprocess.run(["unshare", "-rm", "sh", "-c", script, "sh", "100k"], env=ONE_THREAD, text=True, stderr=subprocess.PIPE,
+                              timeout=900)
+        if done.returncode == 77 or "unshare" in done.stderr:
+            self.skipTest(f"a file system of its own cannot be mounted: {done.stderr}")
+        for name in ("apart", "together"):
+            errors = (folder / f"{name}.err").read_text()
+            self.assertEqual((folder / f"{name}.code").read_text(), "1\n", errors)
+            lines = [line for line in errors.splitlines() if "error: " in line]
+            self.assertIn(len(lines), (1, 2) if name == "apart" else (1,), errors)
+            for line in lines:
+                self.assertRegex(line, f"error: .*{disk}/out/.*: No space left on device, .* free in")
+
     def test_is_interrupted(self):
         """A signal ends the search soon; the training goes on from its checkpoint."""
         run = self.start(*self.words("--networks", 1000))

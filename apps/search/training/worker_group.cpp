@@ -90,8 +90,19 @@ WorkerTimes WorkerGroup::lead(const Work& work) const {
       remove_checkpoints(population, work.trainer, work.keep);
     if (work.tell) progress.see(population);
   };
-  const WorkerTimes times = search::work(task);
-  if (ranks_) shared_text(ranks_->on_host(), "");
+  const auto end_group = [&] {
+    if (ranks_) shared_text(ranks_->on_host(), "");
+  };
+  WorkerTimes times;
+  try {
+    times = search::work(task);
+  } catch (const RanksLost&) {
+    throw;
+  } catch (...) {  // the others wait for the next task, and end with this rank
+    end_group();
+    throw;
+  }
+  end_group();
   return times;
 }
 
