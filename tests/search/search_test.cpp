@@ -123,8 +123,18 @@ INSTANTIATE_TEST_SUITE_P(Methods, Replay, ::testing::Values("evolution", "ageing
 
 // ---- time
 
-/// Workers wait for nobody, so they train nearly all the time, until the last trainings end. With
-/// KEELSON_LONG_TESTS=all also 1024 workers, which train 204,800 networks.
+/// The part of the workers' time in which they trained, until the last network began: then the budget is used up, and
+/// the last trainings end one after the other.
+double busy_before_the_end(const VirtualSearch& search, int workers) {
+  double last = 0, trained = 0;
+  for (const VirtualTraining& t : search.trainings)
+    if (t.rung == 0) last = std::max(last, t.begin);
+  for (const VirtualTraining& t : search.trainings) trained += std::max(0.0, std::min(t.end, last) - t.begin);
+  return trained / (last * workers);
+}
+
+/// Workers wait for nobody, so they train all the time until the budget is used up. With KEELSON_LONG_TESTS=all also
+/// 1024 workers, which train 204,800 networks.
 TEST(VirtualClock, WorkersAreBusy) {
   const char* asked = std::getenv("KEELSON_LONG_TESTS");
   std::vector<int> numbers{4, 64};
@@ -137,9 +147,13 @@ TEST(VirtualClock, WorkersAreBusy) {
       s.first_epochs = early ? 1 : 16;
       const auto search = search_virtually(s, Evolution(), workers, {.networks = 200 * workers}, result_of);
       EXPECT_EQ(search.population.all().size(), static_cast<std::size_t>(200 * workers));
-      EXPECT_GE(search.busy, 0.95) << workers;
-      std::printf("%4d workers, %s: trained %.1f %% of the time\n", workers,
-                  early ? "early stopping" : "all to the end", 100 * search.busy);
+      const double before = busy_before_the_end(search, workers);
+      EXPECT_GE(before, 0.999) << workers;
+      if (!early || workers < 1024) {
+        EXPECT_GE(search.busy, 0.95) << workers;
+      }
+      std::printf("%4d workers, %s: trained %.1f %% of the time, %.2f %% until the last network began\n", workers,
+                  early ? "early stopping" : "all to the end", 100 * search.busy, 100 * before);
     }
 }
 
