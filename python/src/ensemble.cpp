@@ -68,13 +68,27 @@ struct NewArray {
   nb::object object;
 };
 
+/// What an ensemble predicts, and how unsure it is: new arrays.
+struct Combined {
+  Combined(const Shape& predictions, const Shape& points)
+      : mean(predictions), total(points), aleatoric(points), epistemic(points) {}
+  nb::dict by_name() const {
+    nb::dict arrays;
+    arrays["mean"] = mean.object;
+    arrays["total"] = total.object;
+    arrays["aleatoric"] = aleatoric.object;
+    arrays["epistemic"] = epistemic.object;
+    return arrays;
+  }
+  NewArray<float> mean;
+  NewArray<double> total, aleatoric, epistemic;
+};
+
 /// The mean of the members' probabilities at a temperature, and entropies before it.
 nb::dict combine_classes(const Arrays& arrays, double temperature) {
   const Predictions p = predictions_of(arrays);
   const Points points(p.shape);
-  NewArray<float> mean(p.shape);
-  NewArray<double> total(without_classes(p.shape)), aleatoric(without_classes(p.shape));
-  NewArray<double> epistemic(without_classes(p.shape));
+  Combined result(p.shape, without_classes(p.shape));
   {
     const nb::gil_scoped_release release;
     const auto classes = static_cast<std::size_t>(points.classes);
@@ -89,20 +103,15 @@ nb::dict combine_classes(const Arrays& arrays, double temperature) {
         within += ensemble::entropy(of_member);
       }
       for (double& s : sum) s /= members;
-      total[i] = ensemble::entropy(sum);
-      aleatoric[i] = within / members;
-      epistemic[i] = total[i] - aleatoric[i];
+      result.total[i] = ensemble::entropy(sum);
+      result.aleatoric[i] = within / members;
+      result.epistemic[i] = result.total[i] - result.aleatoric[i];
       if (temperature != 1) ensemble::apply_temperature(sum, temperature, sum);
       for (std::size_t k = 0; k < classes; ++k)
-        mean[points.first(i) + static_cast<std::int64_t>(k) * points.pixels] = static_cast<float>(sum[k]);
+        result.mean[points.first(i) + static_cast<std::int64_t>(k) * points.pixels] = static_cast<float>(sum[k]);
     }
   }
-  nb::dict result;
-  result["mean"] = mean.object;
-  result["total"] = total.object;
-  result["aleatoric"] = aleatoric.object;
-  result["epistemic"] = epistemic.object;
-  return result;
+  return result.by_name();
 }
 
 /// Mean and variances of each number. `scales`: factor on the variances of each target, the last dimension; empty: 1.
@@ -112,8 +121,7 @@ nb::dict combine_values(const Arrays& arrays, const std::vector<double>& scales)
   const auto targets = static_cast<std::int64_t>(scales.size());
   if (targets > 0 && elements / p.shape[0] % targets != 0)
     refuse("{} scales for predictions of the shape {}. Expected one for each target", targets, to_string(p.shape));
-  NewArray<float> mean(p.shape);
-  NewArray<double> total(p.shape), aleatoric(p.shape), epistemic(p.shape);
+  Combined result(p.shape, p.shape);
   {
     const nb::gil_scoped_release release;
     std::vector<double> means(p.members.size());
@@ -121,18 +129,13 @@ nb::dict combine_values(const Arrays& arrays, const std::vector<double>& scales)
       for (std::size_t m = 0; m < means.size(); ++m) means[m] = static_cast<double>(p.members[m][i]);
       const auto moments = ensemble::mixture_moments(means, {});
       const double scale = targets == 0 ? 1 : scales[static_cast<std::size_t>(i % targets)];
-      mean[i] = static_cast<float>(moments.mean);
-      aleatoric[i] = scale * moments.aleatoric;
-      epistemic[i] = scale * moments.epistemic;
-      total[i] = aleatoric[i] + epistemic[i];
+      result.mean[i] = static_cast<float>(moments.mean);
+      result.aleatoric[i] = scale * moments.aleatoric;
+      result.epistemic[i] = scale * moments.epistemic;
+      result.total[i] = result.aleatoric[i] + result.epistemic[i];
     }
   }
-  nb::dict result;
-  result["mean"] = mean.object;
-  result["total"] = total.object;
-  result["aleatoric"] = aleatoric.object;
-  result["epistemic"] = epistemic.object;
-  return result;
+  return result.by_name();
 }
 
 /// Lets `combination` see all samples as one batch.
