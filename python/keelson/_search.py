@@ -110,7 +110,7 @@ def _on_first_rank(comm, work):
     if comm.rank == 0:
         try:
             result = work() or ""
-        except OSError as error:
+        except (OSError, _errors.Error) as error:
             failed = error
     told = comm.allgather(f"{failed}" if failed else "")[0]
     if told:
@@ -385,11 +385,14 @@ def _run(folder, found, context, progress, **options):
         tell(f"{found.describe()}; folder {folder}")
     settings = SearchResult(folder).settings
     propose = _tpe.Proposals(settings).propose if settings["method"] == "tpe" else None
+    write_page = rank == 0 and not options["joins"]
     try:
         _engine.search.run(folder, found, context, tell=tell, propose=propose, **options)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the search was interrupted; keelson.search(resume={folder!r}) goes on") from None
-    finally:
-        if rank == 0 and not options["joins"]:
-            _engine.search.write_report(folder)
-    context.comm.barrier()
+    except BaseException as failure:
+        if write_page:
+            with contextlib.suppress(_errors.Error):  # the first failure is the one to tell
+                _engine.search.write_report(folder)
+        if isinstance(failure, KeyboardInterrupt):
+            raise KeyboardInterrupt(f"the search was interrupted; keelson.search(resume={folder!r}) goes on") from None
+        raise
+    _on_first_rank(context.comm, lambda: _engine.search.write_report(folder) if write_page else None)

@@ -309,6 +309,34 @@ def test_a_function_that_fails_ends_the_search(alone, tmp_path):
     assert len(keelson.search(resume=tmp_path / "out", networks=3, progress=False).networks) >= 3
 
 
+def test_a_page_that_cannot_be_written(world, folder):
+    """All ranks learn it, and the search is complete."""
+    x, kinds, _ = table(100)
+    if world.rank == 0:
+        os.mkdir(os.path.join(folder, "report.html"))
+    world.barrier()
+    with pytest.raises(keelson.Error, match="report.html: is a folder"):
+        found(folder, (x, kinds), networks=4)
+    assert len(keelson.SearchResult(folder).ranking) == 4
+
+
+def test_a_page_that_cannot_be_written_hides_no_failure(alone, tmp_path):
+    x, kinds, _ = table(100)
+
+    def tell(line):
+        if "best" in line:
+            raise LookupError("of the user")
+
+    (tmp_path / "out" / "report.html").mkdir(parents=True)
+    with pytest.raises(LookupError, match="of the user"):
+        found(tmp_path / "out", (x, kinds), networks=10 ** 6, progress=tell)
+    watch = end_soon(tmp_path / "other")
+    (tmp_path / "other" / "report.html").mkdir(parents=True)
+    with pytest.raises(KeyboardInterrupt, match="goes on"):
+        found(tmp_path / "other", (x, kinds), networks=10 ** 6)
+    watch.join()
+
+
 def test_refusals(world, folder):
     x, kinds, y = table(60)
     found(folder, (x, kinds), networks=2)
