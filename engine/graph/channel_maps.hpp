@@ -7,21 +7,43 @@
 
 #include "engine/graph/graph.hpp"
 #include "engine/graph/parameter_map.hpp"
+#include "engine/graph/topology.hpp"
 
 namespace keelson {
 
-/// The maps of all parameters of a network whose nodes with weights (convolution, dense, embedding) get other channels.
-/// `channels` has an entry for each node that changes, by the node's name: for each new channel (or feature) the index
-/// of the old channel, or -1 for a channel that is new. Nodes without an entry keep their channels. The function finds
-/// the maps of the layers that read a changed node, also through activations, pooling, dropout, sums, concatenation and
-/// flattening:
+/// Another network to train from the next step on.
+struct NetworkChange {
+  Graph graph;         ///< with the inputs, loss and outputs that data and metrics need
+  ParameterMaps maps;  ///< as Parameters::remap() takes them
+  /// New values, in plain order, of parameters of the new network whose values are not copies: outgoing weights of a
+  /// unit that takes the place of another. Their moments are copies all the same.
+  std::map<std::string, std::vector<float>> values = {};
+  std::string text = {};  ///< for people: what changes, and why; may be empty
+};
+
+/// The channels that some nodes keep, by the node's name: for each new channel (or feature) the index of the old
+/// channel, or -1 for a channel that is new.
+using KeptChannels = std::map<std::string, std::vector<std::int64_t>>;
+
+/// The network whose nodes with weights (convolution, dense, embedding) or recurrent states have other channels, and
+/// the maps of its parameters. `channels` has an entry for each node that changes. Nodes without an entry keep their
+/// channels. The layers that read a changed node follow, also through activations, pooling, dropout, sums,
+/// concatenation, flattening and recurrent layers (Layer::channel_ties):
 ///
-///   const auto maps = channel_maps(graph, {{"conv1", {0, 2, 3}}});  // removes channel 1 of conv1
-///   Parameters next = parameters.remap(make_network(3), maps);
+///   const NetworkChange change = change_channels(graph, {{"conv1", {0, 2, 3}}});  // removes channel 1 of conv1
+///   Parameters next = parameters.remap(change.graph, change.maps);
 ///
 /// Nodes have the same names in both networks. Throws InputError, naming the node, for a layer that mixes channels in a
-/// way that is not known (a recurrent layer, a loss), for a sum of values whose channels differ, and for indices of
-/// channels that the node does not have.
-ParameterMaps channel_maps(const Graph& graph, const std::map<std::string, std::vector<std::int64_t>>& channels);
+/// way that is not known (a loss), for sources of which different channels are kept where they belong together (a sum,
+/// the gates and the state of a recurrent layer), and for indices of channels that the node does not have.
+NetworkChange change_channels(const Graph& graph, const KeptChannels& channels);
+
+/// The maps of change_channels() alone, for a caller that makes the new network itself.
+ParameterMaps channel_maps(const Graph& graph, const KeptChannels& channels);
+
+/// `graph` with the widths of the nodes of `topology` that have the same names, so that the network of a checkpoint can
+/// be made from the network as it was before channels were removed or added. Throws InputError if layers do not fit
+/// these widths. Compare Topology() of the result where the topology may be of quite another network.
+Graph with_widths(const Graph& graph, const Topology& topology);
 
 }  // namespace keelson

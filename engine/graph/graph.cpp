@@ -6,31 +6,46 @@ namespace keelson {
 
 namespace {
 
-/// A value that the caller fills. Plan itself plans it.
+/// A value that the caller fills, or a recurrent state. Plan itself plans it.
 class InputLayer : public Layer {
  public:
-  explicit InputLayer(ValueShape shape) : shape_(shape) {}
+  InputLayer(ValueShape shape, bool is_state) : shape_(shape), is_state_(is_state) {}
   std::string kind() const override { return "input"; }
   ValueShape infer(std::span<const ValueShape>) const override { return shape_; }
   BackwardFn plan(ForwardBuilder&) const override { return nullptr; }
   void to_onnx(OnnxBuilder&) const override {}  // export_onnx() writes inputs itself
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape>) const override {
+    if (!is_state_ || shape_.shape.rank() < 3) return {};
+    ChannelTie units{shape_.shape[2], {TiedPlace::of_dst()}};
+    units.places[0].dim = 2;
+    return {units};
+  }
 
  private:
   ValueShape shape_;
+  bool is_state_;
 };
 
 }  // namespace
 
 const ValueShape& Var::shape() const { return graph->nodes()[node].shape; }
 
-Var Graph::input(const std::string& name, const Shape& sample, DType dtype) {
+namespace {
+
+ValueShape shape_of_samples(const Shape& sample, DType dtype) {
   Shape shape{1};
   for (auto d : sample) shape.push_back(d);
-  return add(std::make_shared<InputLayer>(ValueShape{shape, dtype, 0}), {}, name);
+  return {shape, dtype, 0};
+}
+
+}  // namespace
+
+Var Graph::input(const std::string& name, const Shape& sample, DType dtype) {
+  return add(std::make_shared<InputLayer>(shape_of_samples(sample, dtype), false), {}, name);
 }
 
 Var Graph::state(const std::string& name, const Shape& sample) {
-  const Var v = input(name, sample);
+  const Var v = add(std::make_shared<InputLayer>(shape_of_samples(sample, DType::f32), true), {}, name);
   nodes_.back().is_state = true;
   return v;
 }
@@ -83,12 +98,16 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   return {this, static_cast<int>(nodes_.size()) - 1};
 }
 
+std::vector<ValueShape> Graph::source_shapes(const Node& n) const {
+  std::vector<ValueShape> shapes;
+  for (const int s : n.srcs) shapes.push_back(nodes_[s].shape);
+  return shapes;
+}
+
 std::vector<ParameterSpec> Graph::parameters() const {
   std::vector<ParameterSpec> all;
   for (const Node& n : nodes_) {
-    std::vector<ValueShape> shapes;
-    for (int s : n.srcs) shapes.push_back(nodes_[s].shape);
-    for (ParameterSpec p : n.layer->parameters(shapes)) {
+    for (ParameterSpec p : n.layer->parameters(source_shapes(n))) {
       if (n.shared.contains(p.name)) continue;
       p.name = n.parameter(p.name);
       all.push_back(std::move(p));

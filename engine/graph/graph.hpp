@@ -73,6 +73,8 @@ class Graph {
 
   /// All nodes, each after its sources.
   const std::vector<Node>& nodes() const { return nodes_; }
+  /// The shapes of the values that the node reads.
+  std::vector<ValueShape> source_shapes(const Node& n) const;
   /// Name and node of each output, in the order of the set_output() calls.
   const std::vector<std::pair<std::string, int>>& outputs() const { return outputs_; }
   int loss() const { return loss_; }  ///< the node of the loss; -1: none was set

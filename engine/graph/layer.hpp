@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/graph/channel_ties.hpp"
 #include "engine/graph/init.hpp"
-#include "engine/graph/parameter_map.hpp"
 #include "engine/tensor/rows.hpp"
 #include "engine/tensor/tensor.hpp"
 
@@ -50,30 +50,6 @@ struct ParameterSpec {
   Shape shape;       ///< plain: (O, I, kD, kH, kW), (out, in), (O)
   Init init;         ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
-};
-
-/// The question to a layer when channels of the network are removed or added. A channel is an index of dimension 1,
-/// both of (N, C, D, H, W) and of (N, features).
-struct ChannelChange {
-  std::span<const ValueShape> srcs;        ///< the layer's sources in the old network
-  std::span<const IndexMap> src_channels;  ///< per source: the old channel of each new channel; no value: unchanged
-  IndexMap dst_channels;                   ///< the same for the result, if the caller gave a map for this node
-
-  /// Whether channels of a source or of the result change at this node.
-  bool any() const;
-  /// The map that all sources share. Throws InputError if the maps of two sources differ.
-  const IndexMap& src() const;
-  /// The result's map of a layer that passes the channels of its sources on: src(). Throws InputError if the caller
-  /// gave channels for the node.
-  const IndexMap& passed_on() const;
-};
-
-/// A layer's answer to a ChannelChange.
-struct ChannelMaps {
-  IndexMap dst;  ///< the channels of the result
-  /// One map per dimension of each parameter, by the layer's own names ("weights"). Parameters that are not listed stay
-  /// as they were.
-  std::map<std::string, std::vector<IndexMap>> parameters;
 };
 
 /// Appends the calls of a node's backward pass. The function keeps the primitive and the buffers of the forward pass.
@@ -145,9 +121,18 @@ class Layer {
   /// without such operators calls OnnxBuilder::refuse_layer().
   virtual void to_onnx(OnnxBuilder& b) const = 0;
 
-  /// How the channels of the result and of the parameters change when channels of the sources are removed or added, or
-  /// when the caller gives a map for the result (channel_maps()). By default every change throws InputError.
-  virtual ChannelMaps map_channels(const ChannelChange& change) const;
+  /// Which channels of the sources (of the shapes `srcs`), of the result and of the parameters belong together, so that
+  /// networks can lose and gain channels (change_channels()). A channel is an index of dimension 1, both of (N, C, D,
+  /// H, W) and of (N, features). Channels of a source or of the result that are in no tie must stay as they are; by
+  /// default these are all.
+  virtual std::vector<ChannelTie> channel_ties(std::span<const ValueShape> /*srcs*/) const { return {}; }
+  /// This layer for sources that have become `now`, with other channels than `before`, and for `channels` channels of
+  /// the result. Null, the default: the layer itself.
+  virtual std::shared_ptr<const Layer> with_channels(std::span<const ValueShape> /*before*/,
+                                                     std::span<const ValueShape> /*now*/,
+                                                     std::int64_t /*channels*/) const {
+    return nullptr;
+  }
 
   /// How the rows `rows` of the result are computed, where rows are counted along dimension `dim`, a spatial one, of
   /// the result and of the sources `srcs`, which have the same rank. No row of the result may depend on which other
@@ -186,6 +171,9 @@ class Layer {
   /// applies is used.
   virtual std::span<const FusionRule> fusion_rules() const { return {}; }
 };
+
+/// Layer::channel_ties of a layer whose result has the channels of all of its sources: an activation, a pooling, a sum.
+std::vector<ChannelTie> same_channels(std::span<const ValueShape> srcs);
 
 /// The rule that calls a member function of First, for readers of type Reader.
 template <class First, class Reader>

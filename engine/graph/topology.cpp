@@ -49,12 +49,8 @@ Topology::Topology(const Graph& graph) {
     t.shape = n.shape.shape;
     t.dtype = std::string(to_string(n.shape.dtype));
     t.shared = n.shared;
-    std::vector<ValueShape> shapes;
-    for (const int s : n.srcs) {
-      t.srcs.push_back(all[s].name);
-      shapes.push_back(all[s].shape);
-    }
-    for (const ParameterSpec& p : n.layer->parameters(shapes)) t.parameters[p.name] = p.shape;
+    for (const int s : n.srcs) t.srcs.push_back(all[s].name);
+    for (const ParameterSpec& p : n.layer->parameters(graph.source_shapes(n))) t.parameters[p.name] = p.shape;
   }
   for (const auto& [name, node] : graph.outputs()) outputs[name] = all[node].name;
   if (graph.loss() >= 0) loss = all[graph.loss()].name;

@@ -69,11 +69,11 @@ std::vector<ParameterSpec> BatchNormLayer::parameters(std::span<const ValueShape
           {"running_variance", channels, Init::constant(1), ParameterKind::statistic}};
 }
 
-ChannelMaps BatchNormLayer::map_channels(const ChannelChange& change) const {
-  const IndexMap& channels = change.passed_on();
-  ChannelMaps maps{.dst = channels, .parameters = {}};
-  for (const char* name : {"scale", "shift", "running_mean", "running_variance"}) maps.parameters[name] = {channels};
-  return maps;
+std::vector<ChannelTie> BatchNormLayer::channel_ties(std::span<const ValueShape> srcs) const {
+  auto ties = same_channels(srcs);
+  for (const char* name : {"scale", "shift", "running_mean", "running_variance"})
+    ties[0].places.push_back(TiedPlace::makes(name, 0));
+  return ties;
 }
 
 std::optional<ChannelPart> BatchNormLayer::channel_part(std::span<const ValueShape>, const Rows&) const {

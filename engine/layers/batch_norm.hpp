@@ -22,7 +22,7 @@ class BatchNormLayer : public Layer {
   std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override;
   /// The statistics of a channel are those of its own values.
   std::optional<ChannelPart> channel_part(std::span<const ValueShape> srcs, const Rows& channels) const override;
-  ChannelMaps map_channels(const ChannelChange& change) const override;
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override;
   std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
     return LayerPart{rows, nullptr};
   }

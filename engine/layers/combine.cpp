@@ -1,7 +1,5 @@
 #include "engine/ops/combine.hpp"
 
-#include <numeric>
-
 #include "engine/layers/layers.hpp"
 #include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
@@ -20,7 +18,7 @@ class AddLayer : public Layer {
  public:
   std::string kind() const override { return "add"; }
   bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
   std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
     return LayerPart{rows, nullptr};
   }
@@ -56,12 +54,6 @@ class AddLayer : public Layer {
   }
 };
 
-std::vector<std::int64_t> every(std::int64_t count) {
-  std::vector<std::int64_t> all(static_cast<std::size_t>(count));
-  std::iota(all.begin(), all.end(), 0);
-  return all;
-}
-
 class ConcatLayer : public Layer {
  public:
   explicit ConcatLayer(int axis) : axis_(axis) {}
@@ -76,18 +68,17 @@ class ConcatLayer : public Layer {
     return {ops::concat_dst_shape(shapes, axis_), srcs[0].dtype, srcs[0].batch_axis};
   }
 
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    if (axis_ != 1 || !change.any()) return {.dst = change.passed_on()};
-    if (change.dst_channels)
-      refuse("it has no weights that make channels: give the channels of the nodes that feed it");
-    std::vector<std::int64_t> all;
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    if (axis_ != 1) return same_channels(srcs);
+    std::vector<ChannelTie> ties;
     std::int64_t before = 0;
-    for (std::size_t i = 0; i < change.srcs.size(); ++i) {
-      const std::int64_t count = change.srcs[i].shape[1];
-      for (const auto c : change.src_channels[i].value_or(every(count))) all.push_back(c < 0 ? -1 : before + c);
-      before += count;
+    for (int i = 0; i < std::ssize(srcs); ++i) {
+      ChannelTie& tie = ties.emplace_back(srcs[i].shape[1]);
+      tie.places = {TiedPlace::of_src(i), TiedPlace::of_dst()};
+      tie.places[1].offset = before;
+      before += tie.channels;
     }
-    return {.dst = all};
+    return ties;
   }
 
   std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
@@ -139,7 +130,10 @@ class SoftmaxLayer : public Layer {
   explicit SoftmaxLayer(int axis) : axis_(axis) {}
 
   std::string kind() const override { return "softmax"; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  /// A sum over the channels has all of them.
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    return axis_ == 1 ? std::vector<ChannelTie>() : same_channels(srcs);
+  }
   std::optional<LayerPart> part(std::span<const ValueShape>, int dim, const Rows& rows) const override {
     if (dim == axis_) return {};
     return LayerPart{rows, nullptr};

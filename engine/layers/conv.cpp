@@ -33,17 +33,17 @@ class ConvLayer : public Layer {
     return specs;
   }
 
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    if (options_.groups == 1) {
-      const IndexMap& out = change.dst_channels;
-      return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
-    }
-    // With one filter per channel, filters are removed and added with the channels that they read.
-    if (options_.groups == options_.filters && change.srcs[0].shape[1] == options_.filters) {
-      const IndexMap& channels = change.passed_on();
-      return {.dst = channels, .parameters = {{"weights", {channels}}, {"bias", {channels}}}};
-    }
-    return Layer::map_channels(change);
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    return weighted_ties(
+        {.in = srcs[0].shape[1], .out = options_.filters, .groups = options_.groups, .bias = options_.bias});
+  }
+
+  std::shared_ptr<const Layer> with_channels(std::span<const ValueShape> before, std::span<const ValueShape> now,
+                                             std::int64_t channels) const override {
+    auto layer = std::make_shared<ConvLayer>(*this);
+    layer->options_.filters = channels;
+    layer->options_.groups = groups_with_channels(options_.groups, before[0].shape[1], now[0].shape[1]);
+    return layer;
   }
 
   /// Zeros around the source are rows of the part's source, so that parts of equal size have equal descriptions.

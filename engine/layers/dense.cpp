@@ -27,9 +27,15 @@ class DenseLayer : public Layer {
     return specs;
   }
 
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    const IndexMap& out = change.dst_channels;
-    return {.dst = out, .parameters = {{"weights", {out, change.src()}}, {"bias", {out}}}};
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    return weighted_ties({.in = srcs[0].shape[1], .out = options_.features, .bias = options_.bias});
+  }
+
+  std::shared_ptr<const Layer> with_channels(std::span<const ValueShape>, std::span<const ValueShape>,
+                                             std::int64_t channels) const override {
+    auto layer = std::make_shared<DenseLayer>(*this);
+    layer->options_.features = channels;
+    return layer;
   }
 
   std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows& channels) const override {

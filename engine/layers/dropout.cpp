@@ -15,7 +15,7 @@ class DropoutLayer : public Layer {
   std::string kind() const override { return "dropout"; }
   bool keeps_type() const override { return true; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
 
   std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
     if (rate_ == 0) return LayerPart{rows, nullptr};

@@ -19,9 +19,7 @@ class EltwiseLayer : public Layer {
   std::string kind() const override { return kind_; }
   ValueShape infer(std::span<const ValueShape> srcs) const override { return srcs[0]; }
   bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    return {.dst = change.passed_on(), .parameters = {}};
-  }
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
   std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
     return LayerPart{rows, nullptr};
   }

@@ -25,9 +25,15 @@ class EmbeddingLayer : public Layer {
     return {{"weights", {options_.entries, options_.features}, options_.weights_init}};
   }
 
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    if (change.src()) refuse("the numbers that an embedding reads have no channels");
-    return {.dst = change.dst_channels, .parameters = {{"weights", {std::nullopt, change.dst_channels}}}};
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape>) const override {
+    return {{options_.features, {TiedPlace::of_dst(), TiedPlace::makes("weights", 1)}}};
+  }
+
+  std::shared_ptr<const Layer> with_channels(std::span<const ValueShape>, std::span<const ValueShape>,
+                                             std::int64_t channels) const override {
+    auto layer = std::make_shared<EmbeddingLayer>(*this);
+    layer->options_.features = channels;
+    return layer;
   }
 
   std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows& channels) const override {

@@ -20,7 +20,7 @@ class LastStepLayer : public Layer {
     return {{1, x.shape[1]}, x.dtype, 0};
   }
 
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
 
   BackwardFn plan(ForwardBuilder& p) const override {
     const std::int64_t steps = p.src_value(0).rows_per_sample(), features = p.dst_shape()[1], batch = p.batch();

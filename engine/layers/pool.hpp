@@ -31,9 +31,7 @@ class PoolLayer : public Layer {
   std::string kind() const override { return kind_ == ops::PoolKind::max ? "max_pool" : "average_pool"; }
   ValueShape infer(std::span<const ValueShape> srcs) const override;
   bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    return {.dst = change.passed_on(), .parameters = {}};
-  }
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
   std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override;
   std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows&) const override {
     return ChannelPart{.reads_all = false, .layer = nullptr};

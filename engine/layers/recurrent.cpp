@@ -33,6 +33,24 @@ class RecurrentLayer : public Layer {
     return specs;
   }
 
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    const auto gates = ops::gates_of(cell_);
+    ChannelTie units{hidden_,
+                     {TiedPlace::of_src(0, gates), TiedPlace::of_dst(), TiedPlace::makes("weights", 0, gates),
+                      TiedPlace::multiplies("weights", 1)}};
+    if (srcs.size() > 1) {
+      units.places.push_back(TiedPlace::of_src(1));
+      units.places.back().dim = 2;
+    }
+    if (cell_ == CellKind::gru) units.places.push_back(TiedPlace::makes("bias", 0));
+    return {units};
+  }
+
+  std::shared_ptr<const Layer> with_channels(std::span<const ValueShape>, std::span<const ValueShape>,
+                                             std::int64_t channels) const override {
+    return std::make_shared<RecurrentLayer>(cell_, channels, init_);
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     ops::RecurrentCellDesc cell{cell_, p.batch(), p.src_value(0).rows_per_sample(), hidden_, p.result_type()};
     if (cell.type != DType::f32 && !Recurrence::takes(p.context(), cell)) cell.type = DType::f32;

@@ -30,26 +30,24 @@ class ReshapeLayer : public Layer {
   }
 
   /// Handles values that keep their channels, and rows of features in which a channel has the same columns in each row.
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    const IndexMap& channels = change.passed_on();
-    if (!channels) return {};
-    const Shape& from = change.srcs[0].shape;
-    const Shape to = infer(change.srcs).shape;
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    const Shape &from = srcs[0].shape, to = infer(srcs).shape;
+    if (from.rank() < 2 || to.rank() < 2) return {};
+    ChannelTie tie{from[1], {TiedPlace::of_src(), TiedPlace::of_dst()}};
     const bool one_row = from[0] == 1 && to[0] == 1;
-    if (one_row && order_ == ElementOrder::logical && to.rank() > 2 && to[1] == from[1]) return {.dst = channels};
+    if (one_row && order_ == ElementOrder::logical && to.rank() > 2 && to[1] == from[1]) return {tie};
     const bool whole_pixels = order_ == ElementOrder::channels_last && from[0] == 1 && to[1] % from[1] == 0;
-    if (to.rank() != 2 || !(one_row || whole_pixels))
-      refuse("{} is regrouped as {}, which mixes channels in a way that is not known: keep all of them",
-             to_string(from), to_string(to));
+    if (to.rank() != 2 || !(one_row || whole_pixels)) return {};
     const std::int64_t pixels = to[1] / from[1];
-    std::vector<std::int64_t> columns;
-    if (order_ == ElementOrder::logical)
-      for (const auto c : *channels)
-        for (std::int64_t i = 0; i < pixels; ++i) columns.push_back(c < 0 ? -1 : c * pixels + i);
-    else
-      for (std::int64_t i = 0; i < pixels; ++i)
-        for (const auto c : *channels) columns.push_back(c < 0 ? -1 : i * from[1] + c);
-    return {.dst = columns};
+    tie.places[1] = order_ == ElementOrder::logical ? TiedPlace::of_dst(1, pixels) : TiedPlace::of_dst(pixels, 1);
+    return {tie};
+  }
+
+  std::shared_ptr<const Layer> with_channels(std::span<const ValueShape>, std::span<const ValueShape>,
+                                             std::int64_t channels) const override {
+    auto layer = std::make_shared<ReshapeLayer>(*this);
+    if (sample_.rank() > 1 && sample_[1] != 0) layer->sample_[1] = channels;
+    return layer;
   }
 
   BackwardFn plan(ForwardBuilder& p) const override {

@@ -15,7 +15,7 @@ class ResizeLayer : public Layer {
 
   std::string kind() const override { return "resize"; }
   bool keeps_type() const override { return true; }
-  ChannelMaps map_channels(const ChannelChange& change) const override { return {.dst = change.passed_on()}; }
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
 
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     const ValueShape& x = srcs[0];

@@ -30,10 +30,21 @@ class TransposedConvLayer : public Layer {
     return specs;
   }
 
-  ChannelMaps map_channels(const ChannelChange& change) const override {
-    if (options_.groups > 1) return Layer::map_channels(change);
-    const IndexMap& out = change.dst_channels;
-    return {.dst = out, .parameters = {{"weights", {change.src(), out}}, {"bias", {out}}}};
+  std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override {
+    return weighted_ties({.in = srcs[0].shape[1],
+                          .out = options_.filters,
+                          .groups = options_.groups,
+                          .bias = options_.bias,
+                          .in_dim = 0,
+                          .out_dim = 1});
+  }
+
+  std::shared_ptr<const Layer> with_channels(std::span<const ValueShape> before, std::span<const ValueShape> now,
+                                             std::int64_t channels) const override {
+    auto layer = std::make_shared<TransposedConvLayer>(*this);
+    layer->options_.filters = channels;
+    layer->options_.groups = groups_with_channels(options_.groups, before[0].shape[1], now[0].shape[1]);
+    return layer;
   }
 
   std::span<const FusionRule> fusion_rules() const override {

@@ -47,4 +47,23 @@ void bias_gradient(BackwardBuilder& b, BufferId diff) {
   b.finish_gradients();
 }
 
+std::vector<ChannelTie> weighted_ties(const WeightedChannels& c) {
+  using Place = TiedPlace;
+  if (c.groups == 1) {
+    ChannelTie made{c.out, {Place::of_dst(), Place::makes("weights", c.out_dim)}};
+    if (c.bias) made.places.push_back(Place::makes("bias", 0));
+    return {{c.in, {Place::of_src(), Place::multiplies("weights", c.in_dim)}}, made};
+  }
+  const std::int64_t in = c.in / c.groups, out = c.out / c.groups;  // of a group
+  ChannelTie group{
+      c.groups,
+      {Place::of_src(0, 1, in), Place::of_dst(1, out), Place::makes("weights", 0, 1, c.in_dim == 0 ? in : out)}};
+  if (c.bias) group.places.push_back(Place::makes("bias", 0, 1, out));
+  return {group};
+}
+
+std::int64_t groups_with_channels(std::int64_t groups, std::int64_t before, std::int64_t now) {
+  return groups == 1 ? 1 : now / (before / groups);
+}
+
 }  // namespace keelson

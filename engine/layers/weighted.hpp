@@ -36,6 +36,20 @@ struct WeightedParameters {
   bool adds() const { return bias || norm; }  ///< whether the primitive adds a bias
 };
 
+/// The channels of a layer with weights: how many it reads and makes, and in which dimensions of the weights they are.
+struct WeightedChannels {
+  std::int64_t in = 0, out = 0;  ///< channels that the layer reads and makes
+  std::int64_t groups = 1;       ///< groups of channels, each with its own weights
+  bool bias = true;              ///< the layer has a parameter "bias"
+  int in_dim = 1, out_dim = 0;   ///< the dimensions of the weights that count them
+};
+/// The ties of the layer: the channels that it reads, and those that it makes. In several groups, the channels that a
+/// group reads and makes belong together.
+std::vector<ChannelTie> weighted_ties(const WeightedChannels& c);
+/// The number of groups of a layer that reads `now` channels instead of `before` in `groups` groups. Groups keep their
+/// size.
+std::int64_t groups_with_channels(std::int64_t groups, std::int64_t before, std::int64_t now);
+
 /// Weight operands of a primitive.
 struct WeightsAndBias {
   BufferId weights, bias;  ///< bias: no_buffer if there is none

@@ -8,12 +8,6 @@ namespace {
 constexpr std::int64_t least_parameters = 65536;  ///< of a layer: it is computed in less time than channels travel
 constexpr std::int64_t value_weight = 2;          ///< of an element of a whole value; a parameter weighs 1
 
-std::vector<ValueShape> shapes_of_sources(const Graph& graph, const Graph::Node& n) {
-  std::vector<ValueShape> shapes;
-  for (const int s : n.srcs) shapes.push_back(graph.nodes()[static_cast<std::size_t>(s)].shape);
-  return shapes;
-}
-
 bool reads_an_input(const Graph& graph, const Graph::Node& n) {
   return std::ranges::any_of(n.srcs, [&](int s) { return graph.nodes()[static_cast<std::size_t>(s)].is_input(); });
 }
@@ -58,7 +52,7 @@ std::vector<std::string> channel_layers(const Graph& graph, int ranks) {
   for (int i = static_cast<int>(graph.nodes().size()) - 1; i >= 0; --i) {
     const Graph::Node& n = graph.nodes()[static_cast<std::size_t>(i)];
     if (n.srcs.empty()) continue;
-    const auto srcs = shapes_of_sources(graph, n);
+    const auto srcs = graph.source_shapes(n);
     const auto part = rule.part(n, srcs);
     if (part && !part->reads_all) continue;  // goes on with the channels of its source
     for (const int s : n.srcs) hold(s);

@@ -32,8 +32,9 @@ class TrainObserver {
   virtual void on_validation_start(const RunState&) {}
   /// After every epoch. `validation` is null without validation data.
   virtual void on_epoch(const RunState&, const EpochRecord&, const Evaluation* /*validation*/) {}
-  /// After TrainerOptions::change_network has returned another network, before the first step of that network.
-  virtual void on_network_change(const RunState&, const Graph&) {}
+  /// After TrainerOptions::change_network has returned another network, before the first step of that network. `text`:
+  /// NetworkChange::text.
+  virtual void on_network_change(const RunState&, const Graph&, const std::string& /*text*/) {}
   /// When all ranks have agreed that what they did together since the last call (a step, a validation, a checkpoint)
   /// has come to its end. Until then it may be done again, with fewer ranks: calls that belong to it then come again.
   virtual void on_agreement() {}

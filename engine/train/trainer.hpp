@@ -75,8 +75,8 @@ class Trainer {
   /// data. If the checkpoint lies in the folder of TrainerOptions::checkpoints, the next step() or end_epoch() moves
   /// the checkpoints of later steps out of the way, as CheckpointFolder::set_aside(). Collective.
   ///
-  /// If the checkpoint's topology differs from the trainer's network and TrainerOptions::make_network is given,
-  /// make_network makes the network, and the trainer replaces the parameters by those of that network. Throws
+  /// If the checkpoint's topology differs from the trainer's network and TrainerOptions::make_network or change_network
+  /// is given, the network is made anew, and the trainer replaces the parameters by those of that network. Throws
   /// InputError, naming the first node that differs, if the new network does not have the checkpoint's topology.
   void resume(const CheckpointReader& checkpoint);
   /// The same with the checkpoint of this path; throws also as CheckpointReader.

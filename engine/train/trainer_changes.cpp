@@ -4,6 +4,7 @@
 #include <map>
 
 #include "engine/base/error.hpp"
+#include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/train/trainer.hpp"
 
@@ -22,6 +23,8 @@ std::string to_string(const ParameterMap& map) {
 std::map<std::string, std::string> describe(const NetworkChange& change) {
   auto values = Topology(change.graph).lines();
   for (const auto& [name, map] : change.maps) values["the map of " + name] = to_string(map);
+  for (const auto& [name, array] : change.values)
+    values["the values of " + name] = fmt::format("{:016x}", Digest().add(array).value());
   return values;
 }
 
@@ -162,21 +165,25 @@ void Trainer::ask_for_change() {
   if (!change) return;
   if (communicator_) parameters_.gather_shards(*communicator_);
   auto parameters = parameters_.remap(change->graph, change->maps);
+  for (const auto& [name, values] : change->values) parameters.set(parameters.at(name), values);
   set_network(std::move(change->graph), std::move(parameters));
-  observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph()); });
+  observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change->text); });
 }
 
 std::optional<Graph> Trainer::network_of(const CheckpointReader& checkpoint) const {
   const std::string& text = checkpoint.state().topology;
-  if (!options_.make_network || text.empty() || text == state_.topology) return std::nullopt;
+  const bool may_change = options_.make_network || options_.change_network;
+  if (!may_change || text.empty() || text == state_.topology) return std::nullopt;
   const Topology wanted = Topology::parse(text);
   std::optional<Graph> graph;
-  on_each_rank(communicator_, [&] { graph.emplace(options_.make_network(wanted)); });
+  on_each_rank(communicator_, [&] {
+    graph.emplace(options_.make_network ? options_.make_network(wanted) : with_widths(session_.graph(), wanted));
+  });
   if (const auto differs = difference(Topology(*graph), wanted); !differs.empty())
     refuse(
-        "{}: the network that make_network made for this checkpoint is another one: {}. Make it of the widths of the "
+        "{}: the network that {} made for this checkpoint is another one: {}. Make it of the widths of the "
         "topology, and give the options of the run",
-        checkpoint.path().string(), differs);
+        checkpoint.path().string(), options_.make_network ? "make_network" : "with_widths", differs);
   return graph;
 }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "engine/data/loader.hpp"
-#include "engine/graph/topology.hpp"
+#include "engine/graph/channel_maps.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/optim/sgd.hpp"
 #include "engine/plan/plan.hpp"
@@ -20,12 +20,6 @@
 #include "engine/train/sync/sync_mode.hpp"
 
 namespace keelson {
-
-/// Another network to train from the next step on.
-struct NetworkChange {
-  Graph graph;         ///< with the inputs, loss and output that data and metrics need
-  ParameterMaps maps;  ///< as Parameters::remap() takes them; channel_maps() makes them
-};
 
 /// How a network is trained.
 struct TrainerOptions {
@@ -72,7 +66,7 @@ struct TrainerOptions {
   /// and must be the same on all ranks.
   std::function<std::optional<NetworkChange>(const RunState&, const Parameters&)> change_network;
   /// Makes the network of a checkpoint that was written after change_network had returned another network
-  /// (Trainer::resume). Most programs find all they need in Topology::widths().
+  /// (Trainer::resume). Empty, with change_network: the trainer's network, with_widths() of the checkpoint's topology.
   std::function<Graph(const Topology&)> make_network;
 
   CheckpointOptions checkpoints;  ///< where and when checkpoints are written

@@ -6,7 +6,6 @@
 #include "tests/train/support.hpp"
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 
 #include "engine/graph/channel_maps.hpp"
@@ -33,22 +32,13 @@ std::vector<std::int64_t> strongest(const Parameters& parameters, const std::str
 
 /// CosmoFlow whose last convolutions lose a quarter of their channels after the first epoch.
 void prune_after_first_epoch(TrainerOptions& options, const nets::CosmoFlowOptions& net) {
-  const auto make = [net](const std::map<std::string, std::int64_t>& widths) {
-    nets::CosmoFlowOptions o = net;
-    o.widths = widths;
-    return nets::cosmoflow_mlperf(o);
-  };
-  options.make_network = [make](const Topology& topology) { return make(topology.widths()); };  // for resume()
-  options.change_network = [make](const RunState& state, const Parameters& parameters) -> std::optional<NetworkChange> {
+  options.change_network = [net](const RunState& state, const Parameters& parameters) -> std::optional<NetworkChange> {
     if (state.epoch != 1) return std::nullopt;
-    auto widths = Topology::parse(state.topology).widths();
-    const Graph old = make(widths);
-    std::map<std::string, std::vector<std::int64_t>> keep;
-    for (const std::string layer : {"conv4", "conv5"}) {
-      widths[layer] = widths[layer] * 3 / 4;
-      keep[layer] = strongest(parameters, layer, widths[layer]);
-    }
-    return NetworkChange{make(widths), channel_maps(old, keep)};
+    const Topology topology = Topology::parse(state.topology);
+    KeptChannels keep;
+    for (const std::string layer : {"conv4", "conv5"})
+      keep[layer] = strongest(parameters, layer, topology.widths().at(layer) * 3 / 4);
+    return change_channels(with_widths(nets::cosmoflow_mlperf(net), topology), keep);
   };
 }
 

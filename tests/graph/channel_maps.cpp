@@ -158,14 +158,17 @@ TEST(ChannelMaps, RefuseWhatTheyDoNotKnow) {
   Graph recurrent;
   const Var x = recurrent.input("x", {5, 3}), y = recurrent.input("y", {2});
   mse(dense(flatten(lstm(dense(reshape(x, {15}), 15, "d"), {.hidden = 4}, "lstm")), 2), y);
-  EXPECT_NE(refusal(recurrent, {{"lstm1_input", {0, 1, 2, 3}}}).find("a layer of kind lstm passes channels on"),
+  const std::vector<std::int64_t> one_of_each_gate{1, 5, 9, 13};
+  EXPECT_NE(refusal(recurrent, {{"lstm1_input", {0, 1, 2, 3}}}).find("lstm1: it reads several indices of its source"),
             std::string::npos);
+  EXPECT_NE(refusal(recurrent, {{"lstm1_input", one_of_each_gate}}).find("lstm1: its sources keep different channels"),
+            std::string::npos);
+  EXPECT_EQ(channel_maps(recurrent, {{"lstm1_input", one_of_each_gate}, {"lstm1_state", {1}}}).size(), 4u);
   EXPECT_EQ(channel_maps(recurrent, {{"d", {0, 1, 2}}}).size(), 3u) << "lstm1_input is a dense layer";
   Graph mixing;
   const Var u = conv(mixing.input("u", {2, 4, 4}), {.filters = 4}, "conv");
   reshape(u, {2, 8, 4});
-  EXPECT_NE(refusal(mixing, {{"conv", {0, 1}}}).find("is regrouped as 1x2x8x4, which mixes channels"),
-            std::string::npos);
+  EXPECT_NE(refusal(mixing, {{"conv", {0, 1}}}).find("a layer of kind reshape passes channels on"), std::string::npos);
 }
 
 }  // namespace
