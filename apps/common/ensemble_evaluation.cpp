@@ -52,7 +52,7 @@ std::string MemberNetworks::describe() const {
 }
 
 void MemberNetworks::load(const std::function<Graph(const CheckpointReader&)>& make) {
-  for (const auto& c : checkpoints_) graphs_.push_back(make(c));
+  for (const auto& c : checkpoints_) graphs_.push_back(with_stored_widths(make(c), c));
   device_ = open_device(options_.device, launch_);
   for (std::size_t m = 0; m < checkpoints_.size(); ++m)
     parameters_.push_back(std::make_unique<Parameters>(graphs_[m], *device_.context, checkpoints_[m].state().seed));

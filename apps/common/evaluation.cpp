@@ -2,6 +2,7 @@
 
 #include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
+#include "engine/graph/channel_maps.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
@@ -38,6 +39,11 @@ void check_family(const CheckpointReader& checkpoint, const NetworkFamily& famil
            checkpoint.state().network, family.name);
 }
 
+Graph with_stored_widths(const Graph& graph, const CheckpointReader& checkpoint) {
+  const std::string& text = checkpoint.state().topology;
+  return with_widths(graph, text.empty() ? Topology(graph) : Topology::parse(text));
+}
+
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world) {
   if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
   return CheckpointReader(o.checkpoint, true, &world);
@@ -46,16 +52,16 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
 NetworkEvaluation::NetworkEvaluation(const EvaluationOptions& o, Launch& launch, const CheckpointReader& checkpoint,
                                      const Graph& graph, const Dataset& data, const MetricOptions& metrics,
                                      const SampleUnit& unit)
-    : options_(o), world_(launch.world) {
+    : options_(o), world_(launch.world), graph_(with_stored_widths(graph, checkpoint)) {
   const auto replica = o.replica.extents();
   const ProcessGrid grid = training_grid(&world_, replica);
   if (data.size() < grid.extent(ProcessGrid::Axis::data))
     refuse("{} for {}: start fewer ranks", counted(world_.size(), "rank"), counted(data.size(), "sample"));
-  require_parts(graph, grid);
+  require_parts(graph_, grid);
   trace_ = begin_trace(o.trace, world_);
   device_ = open_device(o.device, launch);
-  parameters_.emplace(graph, *device_.context, checkpoint.state().seed);
-  evaluator_.emplace(graph, *parameters_, data, &world_,
+  parameters_.emplace(graph_, *device_.context, checkpoint.state().seed);
+  evaluator_.emplace(graph_, *parameters_, data, &world_,
                      EvaluatorOptions{.batch = o.batch,
                                       .replica = replica,
                                       .threads = decide(o.loader, launch),

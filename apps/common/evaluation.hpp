@@ -41,6 +41,10 @@ struct NetworkFamily {
 /// Throws InputError for a checkpoint of another program's network.
 void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family);
 
+/// The network of a checkpoint: the network of the program's options, with the widths that it had when the checkpoint
+/// was written. Throws InputError for widths that do not fit.
+Graph with_stored_widths(const Graph& graph, const CheckpointReader& checkpoint);
+
 /// Opens the checkpoint that --checkpoint names. If --checkpoint names a run's folder: opens the best checkpoint of the
 /// run, else the newest. Throws InputError if there is no checkpoint, or if it is damaged. Collective.
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world);
@@ -49,8 +53,9 @@ CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world
 /// their output.
 class NetworkEvaluation {
  public:
-  /// Begins the trace, opens the device, and loads the parameters. `graph`: of the checkpoint's network. All references
-  /// must outlive this. Throws InputError, also for fewer samples than ranks. Collective.
+  /// Begins the trace, opens the device, and loads the parameters. `graph`: the network of the program's options, which
+  /// gets the widths of the checkpoint. All other references must outlive this. Throws InputError, also for fewer
+  /// samples than ranks. Collective.
   NetworkEvaluation(const EvaluationOptions& o, Launch& launch, const CheckpointReader& checkpoint, const Graph& graph,
                     const Dataset& data, const MetricOptions& metrics, const SampleUnit& unit = {});
   /// Evaluates all samples. May be called again, for metrics that another call has prepared. Collective.
@@ -63,6 +68,7 @@ class NetworkEvaluation {
   const EvaluationOptions& options_;
   Communicator& world_;
   std::unique_ptr<TraceFile> trace_;  ///< outlives what it traces
+  Graph graph_;
   DeviceSession device_;
   std::optional<Parameters> parameters_;
   std::optional<Evaluator> evaluator_;

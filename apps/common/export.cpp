@@ -22,7 +22,8 @@ ExitCode export_network(const ExportOptions& o, const Launch& launch,
   if (o.checkpoint.empty()) refuse("give --checkpoint: a checkpoint or a run's folder");
   if (o.onnx.empty()) refuse("give --onnx: the file to write");
   const CheckpointReader checkpoint(o.checkpoint, true, nullptr);
-  const ExportedNetwork network = make(checkpoint);
+  ExportedNetwork network = make(checkpoint);
+  network.graph = with_stored_widths(network.graph, checkpoint);
   const auto context = backends::make_context(o.device.device);
   Parameters parameters(network.graph, *context, checkpoint.state().seed);
   for (auto& p : parameters.all()) parameters.materialise(p, Layout::plain(p.shape));

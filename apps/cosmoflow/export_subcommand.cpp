@@ -12,8 +12,8 @@ app::ExportedNetwork network_of(const CheckpointReader& checkpoint) {
   app::check_family(checkpoint, family);
   const auto run = app::stored_options<RunOptions>(checkpoint.state().config);
   const Shape x = app::stored_input_shape(checkpoint, 4);
-  const auto widths = Topology::parse(checkpoint.state().topology).widths();
-  return {make_network(run, x, widths), network_name(run), {{"normalise", normalisation_name(run)}}};
+  const auto targets = Topology::parse(checkpoint.state().topology).widths().at("dense3");
+  return {make_network(run, x, targets), network_name(run), {{"normalise", normalisation_name(run)}}};
 }
 
 }  // namespace

@@ -121,19 +121,16 @@ Graph make_network(const RunOptions& o, const UniverseDataset& data) {
   const auto find = [&](const char* name) {
     return std::find_if(fields.begin(), fields.end(), [&](const Field& f) { return f.name == name; })->shape;
   };
-  std::map<std::string, std::int64_t> widths{{"dense3", find("y").elements()}};
-  if (o.uncertainty) widths["spread"] = find("y").elements();
-  return make_network(o, find("x"), widths);
+  return make_network(o, find("x"), find("y").elements());
 }
 
-Graph make_network(const RunOptions& o, const Shape& sample, const std::map<std::string, std::int64_t>& widths) {
+Graph make_network(const RunOptions& o, const Shape& sample, std::int64_t targets) {
   nets::CosmoFlowOptions n;
   n.channels = static_cast<int>(sample[0]);
   n.size = sample[1];
-  n.targets = static_cast<int>(widths.at("dense3"));
+  n.targets = static_cast<int>(targets);
   n.dropout = o.dropout;
   n.uncertainty = o.uncertainty;
-  n.widths = widths;
   if (o.net == "paper" && n.channels != 1)
     refuse("the paper's network takes one channel, but {} were chosen: give one with --channels", n.channels);
   return o.net == "paper" ? nets::cosmoflow_paper(n) : nets::cosmoflow_mlperf(n);

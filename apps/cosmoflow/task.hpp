@@ -42,9 +42,8 @@ void check_finite(const UniverseDataset& data, Communicator& world);
 
 /// The network for samples of this data set.
 Graph make_network(const RunOptions& o, const UniverseDataset& data);
-/// The network for samples of this shape: (channels, edge, edge, edge). `widths`: widths of the layers by name; that of
-/// dense3 is the number of targets.
-Graph make_network(const RunOptions& o, const Shape& sample, const std::map<std::string, std::int64_t>& widths);
+/// The network for samples of this shape, (channels, edge, edge, edge), with this number of targets.
+Graph make_network(const RunOptions& o, const Shape& sample, std::int64_t targets);
 std::string normalisation_name(const RunOptions& o);  ///< "log1p", "mean" or "none"
 std::string network_name(const RunOptions& o);        ///< "cosmoflow-mlperf"
 inline constexpr app::NetworkFamily family{"cosmoflow-", "CosmoFlow"};

@@ -27,7 +27,7 @@ class Sampler {
  public:
   Sampler(const CheckpointReader& checkpoint, const TrainedModel& model, Context& context)
       : context_(context),
-        graph_(nets::lstm_lm(single_token(model))),
+        graph_(app::with_stored_widths(nets::lstm_lm(single_token(model)), checkpoint)),
         parameters_(graph_, context, checkpoint.state().seed),
         executor_(graph_, parameters_, {.batch = 1, .training = false}) {
     checkpoint.load(network_name(model.run), parameters_, std::nullopt);
