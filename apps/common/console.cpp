@@ -97,6 +97,10 @@ void Console::on_set_aside(const RunState& s, const std::filesystem::path& folde
                   s.step, folder.string()));
 }
 
+void Console::on_network_change(const RunState&, const Graph&, const std::string& text) {
+  if (!text.empty()) say(text);
+}
+
 void Console::on_ranks_lost(const RunState& s, const Recovery& r) {
   steps_per_epoch_ = (s.train_samples + s.global_batch - 1) / s.global_batch;
   say(r.to_string());

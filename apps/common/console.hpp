@@ -24,6 +24,7 @@ class Console final : public TrainObserver {
   void on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) override;
   void on_checkpoint(const RunState& s, const std::filesystem::path& path, bool best) override;
   void on_set_aside(const RunState& s, const std::filesystem::path& folder) override;
+  void on_network_change(const RunState& s, const Graph& graph, const std::string& text) override;
   void on_ranks_lost(const RunState& s, const Recovery& r) override;
   void on_stop(const RunState& s, StopReason reason) override;
 

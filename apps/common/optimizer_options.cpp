@@ -122,6 +122,11 @@ void declare(OptimizerOptions& o, Subcommand& v) {
          "Weigh each sample by a random number of mean 1 that --seed decides (Poisson: 0, 1, 2, ...), in all epochs "
          "alike, as if the data had been drawn with replacement; each of --members has its own weights")
       .stored();
+  v.option("--apoptosis", o.apoptosis,
+           "Remove units that contribute nothing while the network trains: up to 5, 10 or 20 % of a layer before an "
+           "epoch, undone where the loss rises")
+      .one_of({"off", "conservative", "normal", "aggressive"})
+      .stored();
   v.option("--optimizer", o.optimizer, "How parameters move").one_of(optimizer_names()).stored();
   v.option_without_default("--optimizer-options", o.optimizer_options,
                            "Settings of the optimizer that have no option of their own, e.g. beta2=0.95,epsilon=1e-6; "

@@ -38,6 +38,7 @@ struct OptimizerOptions {
   float lars_eta = 0.001f;
   bool lars_rate_outside = false, nvlamb = false, adapt_vectors = false;
   std::string sync = "synchronous";  ///< as SyncMode::parse() reads it
+  std::string apoptosis = "off";     ///< or as ApoptosisOptions::of() reads it
 };
 
 /// Declares these options on a subcommand. They are stored in checkpoints.

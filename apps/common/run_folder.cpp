@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -113,6 +114,19 @@ std::vector<ReportInput::Target> report_targets(const TargetMetrics& m) {
   return targets;
 }
 
+namespace {
+
+/// The median; empties the list. 0 for an empty one.
+double take_median(std::vector<double>& values) {
+  std::vector<double> all;
+  std::swap(all, values);
+  if (all.empty()) return 0;
+  std::ranges::nth_element(all, all.begin() + std::ssize(all) / 2);
+  return all[all.size() / 2];
+}
+
+}  // namespace
+
 void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
   start_ = {resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()};
   if (resumed_from.empty()) open();
@@ -128,6 +142,7 @@ void RunRecorder::open() {
 void RunRecorder::on_step(const RunState&, const StepRecord& r) {
   open();
   seconds_ += r.seconds;
+  step_seconds_.push_back(r.seconds.total());
   units_ += r.rate * r.seconds.total();
   if (r.step % every_ != 0) return;
   auto record = r;
@@ -138,8 +153,15 @@ void RunRecorder::on_step(const RunState&, const StepRecord& r) {
   units_ = 0;
 }
 
-void RunRecorder::on_epoch(const RunState&, const EpochRecord& r, const Evaluation* validation) {
+void RunRecorder::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {
   write(r);
+  const double step = take_median(step_seconds_);
+  if (step_before_)
+    write(EventRecord{
+        "step time", s.step,
+        fmt::format("{:.3g} ms a step, {:.3g} ms before the network changed", 1e3 * step, 1e3 * *step_before_)});
+  step_before_.reset();
+  last_step_ = step;
   if (validation && targets_) report_.targets = report_targets(*targets_);
   if (validation && sections_) report_.sections = sections_();
   report_.status = "running";
@@ -166,6 +188,11 @@ void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch)
   const auto before = read_metrics(folder_.metrics());
   file_ = std::make_unique<MetricsFile>(folder_.metrics(), s.step, report_.unit);
   if (last_epoch && (before.epochs.empty() || before.epochs.back().epoch < last_epoch->epoch)) write(*last_epoch);
+}
+
+void RunRecorder::on_network_change(const RunState& s, const Graph&, const std::string& text) {
+  write(EventRecord{"network change", s.step, text});
+  step_before_ = last_step_;
 }
 
 void RunRecorder::on_ranks_lost(const RunState&, const Recovery& r) {

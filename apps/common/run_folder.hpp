@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,7 @@ class RunRecorder final : public TrainObserver {
   void on_step(const RunState& s, const StepRecord& r) override;
   void on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) override;
   void on_checkpoint(const RunState& s, const std::filesystem::path& path, bool best) override;
+  void on_network_change(const RunState& s, const Graph& graph, const std::string& text) override;
   void on_ranks_lost(const RunState& s, const Recovery& r) override;
   void on_set_aside(const RunState& s, const std::filesystem::path& folder) override;
   void on_take_over(const RunState& s, const EpochRecord* last_epoch) override;
@@ -88,6 +90,9 @@ class RunRecorder final : public TrainObserver {
   std::unique_ptr<MetricsFile> file_;  ///< null: a resumed run has made no step yet, and changed nothing
   TimeSplit seconds_;                  ///< since the last record
   double units_ = 0;
+  std::vector<double> step_seconds_;   ///< of the present network in this epoch
+  double last_step_ = 0;               ///< median seconds of a step of the last epoch
+  std::optional<double> step_before_;  ///< the same of the network before, until the next epoch ends
 };
 
 /// The targets of an evaluation with these metrics, for a report.

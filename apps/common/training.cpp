@@ -321,6 +321,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.optimizer = make_optimizer(o);
   t.schedule = make_schedule(o);
   t.sync = SyncMode::parse(o.sync);
+  if (o.apoptosis != "off") apoptosis_ = ApoptosisOptions::of(o.apoptosis);
   t.max_steps = options_.max_steps;
   t.time_limit = options_.time_limit;
   t.start = start_;
@@ -397,6 +398,14 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     launch_.member->data->decline();
   const Dataset& training = shares ? launch_.member->data->training() : task.training;
   const Dataset* const validation_data = shares ? launch_.member->data->validation() : task.validation;
+  if (apoptosis_)
+    t.change_network = Apoptosis(*apoptosis_, {.graph = task.graph,
+                                               .training = training,
+                                               .ranks = &world,
+                                               .epochs = t.epochs,
+                                               .seed = t.seed,
+                                               .precision = t.precision,
+                                               .threads = t.threads});
   const auto made = make_trainer(task, training, validation_data, session, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);

@@ -19,6 +19,7 @@
 #include "apps/common/run_options.hpp"
 #include "apps/common/trace_option.hpp"
 #include "engine/graph/graph.hpp"
+#include "engine/train/apoptosis.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 
 namespace keelson::app {
@@ -113,6 +114,7 @@ class TrainingRun {
   Launch& launch_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   ProcessGrid::Extents grid_;
+  std::optional<ApoptosisOptions> apoptosis_;  ///< of --apoptosis
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
   std::chrono::steady_clock::time_point run_start_;  ///< start of MLPerf's timed part: before any data are opened

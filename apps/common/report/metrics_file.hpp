@@ -11,7 +11,8 @@
 
 namespace keelson::app {
 
-/// An event of a run: "start", "resume", "checkpoint", "best", "ranks lost", "stop".
+/// An event of a run: "start", "resume", "checkpoint", "best", "ranks lost", "network change", "step time",
+/// "stop".
 struct EventRecord {
   std::string event;
   std::int64_t step = 0;
