@@ -5,12 +5,13 @@
 
 namespace keelson {
 
-AsyncReadback::AsyncReadback(Device& device) {
+AsyncReadback::AsyncReadback(Device& device, std::int64_t samples) : samples_(static_cast<std::size_t>(samples)) {
   for (Readback& s : readbacks_) {
     s.queue = device.make_queue();
     s.loss = device.allocate_host(sizeof(double), "loss on the host");
     s.loss_scale = device.allocate_host(sizeof(ops::LossScale), "loss scale on the host");
     *static_cast<ops::LossScale*>(s.loss_scale.get()) = {};
+    if (samples_ > 0) s.sample_losses = device.allocate_host(samples_ * sizeof(float), "losses of samples on the host");
   }
 }
 
@@ -18,12 +19,13 @@ AsyncReadback::~AsyncReadback() {
   for (Readback& s : readbacks_) s.queue->wait();  // a copy may still write the memory that is freed next
 }
 
-void AsyncReadback::send(const Tensor& loss, const Tensor& loss_scale) {
+void AsyncReadback::send(const Tensor& loss, const Tensor& loss_scale, const void* sample_losses) {
   KEELSON_EXPECT(sent_ - taken_ < most);
   Readback& s = readbacks_[sent_++ % most];
   s.queue->wait_for_device();
   s.queue->copy_to_host(s.loss.get(), loss.raw(), sizeof(double));
   if (loss_scale) s.queue->copy_to_host(s.loss_scale.get(), loss_scale.raw(), sizeof(ops::LossScale));
+  if (s.sample_losses) s.queue->copy_to_host(s.sample_losses.get(), sample_losses, samples_ * sizeof(float));
   s.queue->device_waits();  // the next step overwrites the values that are copied here
 }
 
@@ -39,7 +41,9 @@ Executor::StepResult AsyncReadback::take(Communicator* communicator) {
     std::this_thread::sleep_for(std::chrono::microseconds(seconds > 0.01 ? 200 : 5));
   }
   s.queue->wait();
-  return {*static_cast<const double*>(s.loss.get()), *static_cast<const ops::LossScale*>(s.loss_scale.get())};
+  return {*static_cast<const double*>(s.loss.get()),
+          *static_cast<const ops::LossScale*>(s.loss_scale.get()),
+          {static_cast<const float*>(s.sample_losses.get()), samples_}};
 }
 
 }  // namespace keelson

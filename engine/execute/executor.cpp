@@ -63,7 +63,7 @@ struct Executor::Impl {
         arena(options.arena ? options.arena : values.arena()),
         first(c, values, arena, nullptr),
         bindings(first.bindings),
-        readback(c.context.device()) {
+        readback(c.context.device(), c.sample_loss == no_buffer ? 0 : c.options.batch) {
     for (std::int64_t i = 1; i < p.in_flight(); ++i)
       later.push_back(std::make_unique<Slot>(c, values, std::make_shared<Arena>(c.context), &first));
     ops::LossScale scale;
@@ -72,6 +72,8 @@ struct Executor::Impl {
     const std::vector<float> ones(static_cast<std::size_t>(c.options.micro_batch_size()), 1.0f);
     for_each_slot([&](Slot& s) { c.context.write_plain(s.bindings.tensor(c.weight), ones.data()); });
     prepare_micro_batches();
+    if (c.sample_loss != no_buffer && p.micro_batches() > 1)
+      sample_losses = device().allocate(static_cast<std::size_t>(c.options.batch) * sizeof(float), "losses of samples");
   }
 
   Device& device() { return compiled.context.device(); }
@@ -118,6 +120,17 @@ struct Executor::Impl {
     for (std::size_t i = compiled.phase_ends.exchange; i < bindings.calls().size(); ++i)
       if (const auto& c = bindings.calls()[i].collective) c->wait();
   }
+  /// Of all micro-batches; null without PlanOptions::sample_losses.
+  const void* losses_of_samples() const {
+    return sample_losses ? sample_losses.get() : bindings.tensor(compiled.sample_loss).raw();
+  }
+  /// Puts those of a micro-batch beside those of the others, before the next one overwrites them.
+  void keep_sample_losses(std::int64_t number) {
+    if (!sample_losses) return;
+    const Tensor own = bindings.tensor(compiled.sample_loss);
+    device().copy(static_cast<std::byte*>(sample_losses.get()) + static_cast<std::size_t>(number) * own.bytes(),
+                  own.raw(), own.bytes());
+  }
   void write_scale(const ops::LossScale& scale) {
     if (compiled.loss_scale != no_buffer)
       device().copy_from_host(bindings.tensor(compiled.loss_scale).raw(), &scale, sizeof scale);
@@ -135,7 +148,8 @@ struct Executor::Impl {
   Bindings& bindings;                        ///< of the first slot
   std::vector<std::unique_ptr<Slot>> later;  ///< of further micro-batches in flight
   AsyncReadback readback;
-  Communicator* others = nullptr;  ///< set_progress()
+  std::shared_ptr<void> sample_losses;  ///< (batch) f32, if there are several micro-batches
+  Communicator* others = nullptr;       ///< set_progress()
   bool in_exchange = false;
   std::int64_t micro_batch = 0;         ///< micro-batch of the last forward()
   std::vector<MicroBatchSums> sums;     ///< sums of gradients and loss; empty with one micro-batch
@@ -271,6 +285,7 @@ void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) 
   impl_->run(slot, 0, impl_->compiled.phase_ends.forward);
   for (std::size_t i = 0; i < impl_->states.size(); ++i)
     impl_->states[i].keep(micro_batch, slot.bindings.tensor(states[i].next));
+  impl_->keep_sample_losses(micro_batch);
 }
 
 void Executor::backward() { backward(impl_->micro_batch); }
@@ -331,11 +346,19 @@ double Executor::loss() const {
   return value;
 }
 
+std::vector<float> Executor::sample_losses() const {
+  const Turn turn(*impl_);
+  if (impl_->compiled.sample_loss == no_buffer) return {};
+  std::vector<float> losses(static_cast<std::size_t>(plan().batch()));
+  impl_->device().copy_to_host(losses.data(), impl_->losses_of_samples(), losses.size() * sizeof(float));
+  return losses;
+}
+
 void Executor::start_readback() {
   const Turn turn(*impl_);
   impl_->run_exchange();
-  impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss),
-                       impl_->bindings.tensor(impl_->compiled.loss_scale));
+  impl_->readback.send(impl_->bindings.tensor(impl_->compiled.loss), impl_->bindings.tensor(impl_->compiled.loss_scale),
+                       impl_->losses_of_samples());
 }
 
 Executor::StepResult Executor::take_readback() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -93,11 +94,18 @@ class Executor {
   /// and micro-batch, after forward(). Waits for the device.
   double loss() const;
 
+  /// With PlanOptions::sample_losses: the loss of each sample of the step (batch) as this rank has computed it, after
+  /// the last forward(), without the sample's weight; 0 for samples of weight 0. If ranks share samples, a rank may
+  /// have a term of the loss: the terms of the ranks of a replica add up. Else empty. Waits for the device.
+  std::vector<float> sample_losses() const;
+
   /// Loss and loss scale of a step.
   struct StepResult {
     double loss = 0;  ///< as loss()
     /// As loss_scale(); with the result of the step's check of gradients, if update() came before start_readback().
     ops::LossScale loss_scale;
+    /// As sample_losses(); valid until start_readback() has been called twice more.
+    std::span<const float> sample_losses = {};
   };
   /// Queues the copy of the step's loss and loss scale to the host, without waiting for the step. At most two copies
   /// may be in flight.

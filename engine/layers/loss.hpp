@@ -21,7 +21,8 @@ BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const Ten
                                               .weight = p.sample_weight(),
                                               .loss = p.loss(),
                                               .diff_prediction = diff,
-                                              .loss_scale = p.loss_scale()};
+                                              .loss_scale = p.loss_scale(),
+                                              .sample_loss = p.sample_loss()};
   if constexpr (requires { args.counts; })
     args.counts = sums;
   else

@@ -86,6 +86,7 @@ struct LossDesc {
   ClassPart class_part = {};         ///< of cross_entropy
 
   TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
+  TensorDesc sample_loss_desc() const { return TensorDesc::plain({prediction.shape[0] / rows_per_sample}); }
   TensorDesc class_sums_desc() const { return TensorDesc::plain({prediction.shape[0], 2 * class_part.parts}); }
 };
 
@@ -102,9 +103,11 @@ class Loss : public DescribedPrimitive<LossDesc> {
     OptionalOut<K, Role::diff_src, &LossDesc::prediction, Role::src> diff_prediction;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
     OptionalIn<K, Role::sums, &LossDesc::class_sums_desc> class_sums;  ///< given if the ranks have parts of the classes
+    OptionalOut<K, Role::sample_loss, &LossDesc::sample_loss_desc> sample_loss;
   };
   /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
-  /// the same pass; `loss` is not scaled.
+  /// the same pass; `loss` is not scaled. sample_loss: the terms of the loss by samples, each with weight and
+  /// inverse_samples 1; 0 for a sample of weight 0. `loss` has the same bits with and without sample_loss.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

@@ -77,6 +77,7 @@ struct PixelLossDesc {
 
   TensorDesc target_desc() const;  ///< plain s32, (N, spatial...)
   TensorDesc loss_desc() const { return TensorDesc::plain({1}, DType::f64); }
+  TensorDesc sample_loss_desc() const { return TensorDesc::plain({prediction.shape[0]}); }
   /// Whether the loss needs the number of pixels of each class in each sample.
   bool counts_classes() const { return params.mean == PixelMean::counted || (training && params.sampled_pixels > 0); }
   PixelCountsDesc counts() const { return {target_desc(), prediction.shape[1]}; }  ///< of the whole sample
@@ -98,9 +99,11 @@ class PixelLoss : public DescribedPrimitive<PixelLossDesc> {
     Scratch<K> scratch;
     /// Of a part, if counts_classes(): the numbers of all parts. Without the operand the op counts.
     OptionalIn<K, Role::sums, &PixelLossDesc::counts_desc> counts;
+    OptionalOut<K, Role::sample_loss, &PixelLossDesc::sample_loss_desc> sample_loss;
   };
   /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
-  /// the same pass; `loss` is not scaled.
+  /// the same pass; `loss` is not scaled. sample_loss: the terms of the loss by samples, each with weight and
+  /// inverse_samples 1; 0 for a sample of weight 0. `loss` has the same bits with and without sample_loss.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

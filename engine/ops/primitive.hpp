@@ -31,7 +31,8 @@ enum class Role : std::uint8_t {
   target,
   sample_weight,
   loss,
-  sums,  ///< f64, or as the op says
+  sample_loss,  ///< the loss of each sample
+  sums,         ///< f64, or as the op says
   diff_sums,
   mean,
   variance,

@@ -240,6 +240,10 @@ void Compiler::add_inputs() {
     build.loss_scale = owned("loss scale", TensorDesc::plain({sizeof(ops::LossScale)}, DType::u8));
   build.loss = owned("loss", TensorDesc::plain({1}, DType::f64));
   build.program.buffer(build.loss).keep = true;
+  if (options.sample_losses) {
+    build.sample_loss = owned("loss of samples", TensorDesc::plain({build.batch}));
+    build.program.buffer(build.sample_loss).keep = true;
+  }
   if (options.training)
     build.program.buffer(build.loss).distribution = build.ranks(Distribution::Axis::stage) > 1
                                                         ? Distribution::partial(Distribution::all_terms)
@@ -344,6 +348,7 @@ CompiledGraph Compiler::finish() {
   c.loss_scale = build.loss_scale;
   c.weight = build.inputs.at("weight");
   c.loss = build.loss;
+  c.sample_loss = build.sample_loss;
   c.inputs = build.inputs;
   c.outputs = outputs;
   for (const auto& [node, next] : build.next_states)

@@ -35,7 +35,8 @@ struct CompiledGraph {
   BufferId step_params = no_buffer,                          ///< one ops::StepParams, u8
       loss_scale = no_buffer,                                ///< one ops::LossScale, u8; none without checked gradients
       weight = no_buffer,                                    ///< (batch) f32 sample weights, as the caller gives them
-      loss = no_buffer;                                      ///< one f64; stays 0 for a graph without a loss
+      loss = no_buffer,                                      ///< one f64; stays 0 for a graph without a loss
+      sample_loss = no_buffer;                               ///< (batch) f32; none without PlanOptions::sample_losses
   std::map<std::string, BufferId> inputs,                    ///< by name, with the states and "weight"
       outputs;                                               ///< by name, plain
   std::vector<State> states;                                 ///< in node order

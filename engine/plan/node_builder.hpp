@@ -61,6 +61,7 @@ struct CompileState {
   /// weights that the caller gives.
   BufferId weight = no_buffer;
   BufferId loss = no_buffer;                          ///< one f64
+  BufferId sample_loss = no_buffer;                   ///< (batch) f32; none without PlanOptions::sample_losses
   std::map<std::string, BufferId> inputs;             ///< by name, with the states and "weight"
   std::map<std::string, BufferId> parameter_buffers;  ///< by the parameter's name; only those that calls have asked for
   /// Whole gradients by the parameter's name, in the order in which backward makes them and in the parameter's layout.
@@ -141,7 +142,8 @@ class NodeBuilder {
   /// The axes whose ranks have terms of the node's sums over samples, as of gradients. Ranks that compute other
   /// channels of the node have sums of their own.
   ProcessGrid::Axes sum_axes() const;
-  BufferId loss() const { return build_.loss; }  ///< one f64
+  BufferId loss() const { return build_.loss; }                ///< one f64
+  BufferId sample_loss() const { return build_.sample_loss; }  ///< (batch) f32, or no_buffer
 
   /// Appends a call of the verb: `p.forward(op, {.src = x, .dst = y})`. A call that leaves out a required operand does
   /// not compile. An operand that does not fit the primitive's declaration throws Error. Scratch memory is added by

@@ -60,6 +60,7 @@ struct PlanOptions {
   /// Values that are cheap to make are made again for the backward pass instead of kept (recompute_cheap_values()):
   /// less memory, more time, the same results.
   bool recompute = false;
+  bool sample_losses = false;         ///< for Executor::sample_losses(); the results are the same
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
   /// On a grid with several ranks along space: each rank keeps whole parameters, also of the deep layers that the ranks
   /// would compute by channels (channel_layers()). Training plans with shards of the optimizer or with `lag` do so

@@ -100,6 +100,30 @@ TEST_P(LossTest, MatchesOracle) {
   EXPECT_EQ(op->cost(ops::Verb::forward).bytes, 2 * sizeof(float) * static_cast<double>(prediction.elements()));
 }
 
+/// Without weights, but for samples without weight; the loss has the same bits.
+TEST_P(LossTest, LossesOfSamples) {
+  const auto op = make_loss();
+  if (!op) return;
+  weight[0] = 2.5;
+  const ops::StepParams now{.inverse_samples = 0.125f};
+  const auto step_params = put_step_params(ctx(), now);
+  const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
+             w = put(ctx(), weight, Layout::plain(weight.shape)), t = put_target();
+  const auto loss = put_f64(ctx(), Array(Shape{1})), alone = put_f64(ctx(), Array(Shape{1}));
+  const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
+  const auto of_samples = destination(ctx(), weight.shape, Layout::plain(weight.shape));
+  op->forward({step_params, p, t, w, alone, {}});
+  run_forward(c().name, *op, {step_params, p, t, w, loss, diff, {}, {}, of_samples});
+  EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss));
+  Array want(weight.shape);
+  for (std::int64_t n = 0; n < c().samples; ++n) {
+    Array one(weight.shape);
+    one[n] = weight[n] > 0 ? 1 : 0;
+    want[n] = oracle::loss_forward(prediction, target, one, c().params, {.inverse_samples = 1}, c().rows_per_sample);
+  }
+  check(of_samples, want, c().name);
+}
+
 TEST_P(LossTest, OnlyTheGradientIsScaled) {
   const auto op = make_loss();
   if (!op) return;

@@ -85,6 +85,30 @@ TEST_P(PixelLossTest, MatchesTheFormula) {
   if (const auto op = make(desc)) check_both(*op, c().name + ": " + c().about);
 }
 
+/// Without weights, but for samples without weight; the loss has the same bits.
+TEST_P(PixelLossTest, LossesOfSamples) {
+  const auto op = make(desc);
+  if (!op) return;
+  weight[0] = 2.5;
+  const auto step_params = put_step_params(ctx(), now);
+  const auto p = put(ctx(), prediction, layout), t = put_classes(ctx(), target), w = put_weight();
+  const auto loss = put_f64(ctx(), Array(Shape{1})), alone = put_f64(ctx(), Array(Shape{1}));
+  const auto diff = destination(ctx(), prediction.shape, layout);
+  const auto of_samples = destination(ctx(), weight.shape, Layout::plain(weight.shape));
+  op->forward({step_params, p, t, w, alone, {}, {}, scratch_for(*op)});
+  run_forward(c().name, *op, {step_params, p, t, w, loss, diff, {}, scratch_for(*op), {}, of_samples});
+  EXPECT_EQ(raw_bytes(ctx(), alone), raw_bytes(ctx(), loss));
+  Array want(weight.shape);
+  ops::StepParams alike = now;
+  alike.inverse_samples = 1;
+  for (std::int64_t n = 0; n < weight.shape[0]; ++n) {
+    Array one(weight.shape);
+    one[n] = weight[n] > 0 ? 1 : 0;
+    want[n] = oracle::pixel_loss(prediction, target, one, desc, alike).loss;
+  }
+  check(of_samples, want, c().name);
+}
+
 TEST_P(PixelLossTest, TheGradientIsThatOfTheFormula) {
   const Array small = prediction;
   const auto f = [&](const Array& x) { return oracle::pixel_loss(x, target, weight, desc, now).loss; };

@@ -1,6 +1,7 @@
 #include "engine/ops/loss.hpp"
 #include "backends/kokkos/common/parallel_sum.hpp"
 #include "backends/kokkos/loss/loss_lanes.hpp"
+#include "backends/kokkos/loss/sample_losses.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/context.hpp"
 #include "engine/ops/factory.hpp"
@@ -16,14 +17,19 @@ constexpr Index max_blocks = 1024;
 
 Index block_rows(Index rows) { return ceil_div(rows, max_blocks); }
 
-void loss_of_blocks(const LossRows& o, double* sums) {
+/// `rows`: gets the loss of each row, too; null: not wanted.
+void loss_of_blocks(const LossRows& o, double* sums, double* rows) {
   constexpr const char* label = "keelson::loss::rows";
   const Index per_block = block_rows(o.rows);
   launch(
       label, ceil_div(o.rows, per_block), KOKKOS_LAMBDA(Index b) {
         const Index end = (b + 1) * per_block < o.rows ? (b + 1) * per_block : o.rows;
         double sum = 0;
-        for (Index r = b * per_block; r < end; ++r) sum += o.row(r);
+        for (Index r = b * per_block; r < end; ++r) {
+          const double loss = o.row(r);
+          sum += loss;
+          if (rows) rows[r] = loss;
+        }
         sums[b] = sum;
       });
 }
@@ -49,7 +55,8 @@ class KokkosLoss : public Loss {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, class_sums] = args;
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, class_sums, sample_loss] =
+        args;
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
     const LossRows o{desc_.params,
@@ -67,16 +74,25 @@ class KokkosLoss : public Loss {
                      class_sums ? class_sums.data<float>() : nullptr,
                      desc_.class_part};
     if constexpr (runs_on_host) {
-      loss_of_blocks(o, memory<double>());
-      sum_in_order("keelson::loss::total", memory<double>(), ceil_div(rows, block_rows(rows)), loss.data<double>());
+      const Index blocks = ceil_div(rows, block_rows(rows));
+      double* const of_rows = sample_loss ? memory<double>() + blocks : nullptr;
+      loss_of_blocks(o, memory<double>(), of_rows);
+      sum_in_order("keelson::loss::total", memory<double>(), blocks, loss.data<double>());
+      if (sample_loss) store_sample_losses(o, of_rows, rows, sample_loss.data<float>());
     } else {
       const Index parts = on_device(o);
+      if (sample_loss) store_sample_losses(o, memory<double>(), parts, sample_loss.data<float>());
       parallel_sum("keelson::loss::total", Numbers{memory<double>()}, parts, memory<double>() + parts,
                    loss.data<double>());
     }
   }
 
  private:
+  void store_sample_losses(const LossRows& o, const double* terms, Index count, float* losses) const {
+    const Index samples = o.rows / o.rows_per_sample;
+    launch("keelson::loss::samples", samples, SampleLosses{o.step_params, o.weight, terms, count / samples, losses});
+  }
+
   /// Computes the parts of the total at the beginning of the memory. Returns their number.
   Index on_device(const LossRows& o) const {
     auto* parts = memory<double>();
@@ -105,7 +121,7 @@ class KokkosLoss : public Loss {
   }
   std::size_t memory_bytes() const {
     const Index rows = desc_.prediction.shape[0];
-    if (runs_on_host) return static_cast<std::size_t>(ceil_div(rows, block_rows(rows))) * sizeof(double);
+    if (runs_on_host) return static_cast<std::size_t>(ceil_div(rows, block_rows(rows)) + rows) * sizeof(double);
     if (desc_.params.kind != LossKind::cross_entropy) return sums_bytes(rows * lanes_);
     const auto of_row = sizeof(ClassRow) + static_cast<std::size_t>(lanes_) * sizeof(Exponentials);
     return sums_bytes(rows) + static_cast<std::size_t>(rows) * of_row;

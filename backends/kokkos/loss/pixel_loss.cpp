@@ -1,6 +1,7 @@
 #include "engine/ops/pixel_loss.hpp"
 #include "backends/kokkos/common/parallel_sum.hpp"
 #include "backends/kokkos/common/vector_math.hpp"
+#include "backends/kokkos/loss/sample_losses.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/ops/context.hpp"
@@ -201,7 +202,8 @@ class KokkosPixelLoss : public PixelLoss {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, scratch, counts] = args;
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, scratch, counts,
+                 sample_loss] = args;
     const Index items = at_.samples * blocks_;
     auto* sums = static_cast<double*>(scratch.raw());
     double* more = sums + items + parallel_sum_scratch(items);
@@ -228,6 +230,9 @@ class KokkosPixelLoss : public PixelLoss {
                           sampled(),
                           d_.stream};
     launch("keelson::pixel_loss::pixels", items, PixelBlock{term, blocks_, ceil_div(at_.count, blocks_), sums});
+    if (sample_loss)
+      launch("keelson::pixel_loss::samples", at_.samples,
+             SampleLosses{term.step_params, term.weight, sums, blocks_, sample_loss.data<float>()});
     parallel_sum("keelson::pixel_loss::total", Numbers{sums}, items, sums + items, loss.data<double>());
   }
 
