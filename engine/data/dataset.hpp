@@ -88,6 +88,9 @@ class Dataset {
   /// known. Tells which rank has a copy of the file on its disk (FileCopies).
   virtual std::int64_t file_number_of(std::int64_t /*index*/) const { return -1; }
 
+  /// The path of the file that holds a sample; empty: not known, or no file.
+  virtual std::string file_of(std::int64_t /*index*/) const { return ""; }
+
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// What reading a sample takes from its file, by the chunks of the first file. No value: the files are not HDF5.
   virtual std::optional<ReadCost> read_cost() const;

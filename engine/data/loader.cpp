@@ -89,13 +89,17 @@ struct Loader::Impl {
   ~Impl();
   std::int64_t steps_from(std::int64_t sample) const {
     const std::int64_t global_batch = options.ranks * options.batch;
-    return (dataset.size() - sample + global_batch - 1) / global_batch;
+    return (size() - sample + global_batch - 1) / global_batch;
   }
+  std::int64_t size() const { return chosen ? chosen->size() : dataset.size(); }  ///< samples of the epoch
   void make_buffers();
   void make_stages();
   void prepare(std::int64_t step);
   void set_weights(PrefetchBuffer& buffer, std::int64_t first);
-  std::int64_t sample_at(std::int64_t position) const { return order ? (*order)[position] : position; }
+  std::int64_t sample_at(std::int64_t position) const {
+    if (chosen) return chosen->order[static_cast<std::size_t>(position)];
+    return order ? (*order)[position] : position;
+  }
   std::vector<std::int64_t> own_samples(PrefetchBuffer& buffer, std::int64_t first, const GlobalBatch& global);
   SampleRequest request_of(const SampleJob& job);
   std::vector<void*> place_of(const SampleJob& job) const;
@@ -125,7 +129,8 @@ struct Loader::Impl {
 
   mutable std::mutex mutex;
   std::vector<PrefetchBuffer> buffers;
-  std::optional<EpochOrder> order;  ///< no value: the order of the data set
+  std::optional<EpochOrder> order;             ///< no value: the order of the data set
+  std::shared_ptr<const EpochSamples> chosen;  ///< instead of `order`; null: all samples
   std::int64_t epoch = -1;
   std::int64_t held = 0;  ///< the step that the caller holds, or will get next
   bool caller_holds = false;
@@ -226,11 +231,20 @@ std::vector<std::int64_t> Loader::Impl::own_samples(PrefetchBuffer& buffer, std:
 void Loader::Impl::set_weights(PrefetchBuffer& buffer, std::int64_t first) {
   Batch& b = buffer.batch;
   for (std::int64_t i = 0; i < options.batch; ++i) buffer.weight[i] = i < b.count ? 1.0f : 0.0f;
+  if (chosen) {
+    for (std::int64_t i = 0; i < b.count; ++i)
+      buffer.weight[i] = chosen->weights[static_cast<std::size_t>(b.indices[i])];
+    b.global_weight =
+        static_cast<double>(b.global_count) * (static_cast<double>(chosen->represented) / static_cast<double>(size()));
+    return;
+  }
+  b.global_weight = -1;
   if (!options.bag) return;
   const auto weight_of = [&](std::int64_t sample) { return bag_weight(options.seed, sample); };
   for (std::int64_t i = 0; i < b.count; ++i) buffer.weight[i] = static_cast<float>(weight_of(b.indices[i]));
   b.global_weight = 0;
-  for (std::int64_t i = 0; i < b.global_count; ++i) b.global_weight += weight_of(sample_at(first + i));
+  for (std::int64_t i = 0; i < b.global_count; ++i)
+    b.global_weight += static_cast<double>(weight_of(sample_at(first + i)));
 }
 
 /// Sets the samples of step `step`, whose buffer must be free. Called with the mutex held.
@@ -239,7 +253,7 @@ void Loader::Impl::prepare(std::int64_t step) {
   PrefetchBuffer& buffer = buffers[number];
   if (buffer.exchange) buffer.exchange->end();
   const std::int64_t first = first_sample + step * options.ranks * options.batch;
-  const GlobalBatch global{std::min(dataset.size() - first, options.ranks * options.batch), options.batch};
+  const GlobalBatch global{std::min(size() - first, options.ranks * options.batch), options.batch};
   const auto samples = own_samples(buffer, first, global);
   Batch& b = buffer.batch;
   b.global_count = global.count;
@@ -397,7 +411,10 @@ const FieldEncoding* Loader::encoding() const { return impl_->encoding; }
 
 std::int64_t Loader::sample_bytes(std::size_t field) const { return impl_->sample_bytes.at(field); }
 
-std::int64_t Loader::steps_per_epoch() const { return impl_->steps_from(0); }
+std::int64_t Loader::steps_per_epoch() const {
+  const Impl& d = *impl_;
+  return (d.dataset.size() + d.options.ranks * d.options.batch - 1) / (d.options.ranks * d.options.batch);
+}
 
 SampleCounts Loader::counts() const {
   Impl& d = *impl_;
@@ -427,14 +444,16 @@ CacheOptions Loader::cache_left() const {
   return impl_->cache ? impl_->cache->left() : CacheOptions{all.memory, all.disk, all.folder};
 }
 
-void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample) {
+void Loader::start_epoch(std::int64_t epoch, std::int64_t first_sample, std::shared_ptr<const EpochSamples> samples) {
   Impl& d = *impl_;
   KEELSON_EXPECT(epoch >= 0 && first_sample >= 0);
+  KEELSON_EXPECT(!samples || !d.options.bag);
   std::unique_lock lock(d.mutex);
   d.abandon_epoch(lock);
   d.epoch = epoch;
+  d.chosen = std::move(samples);
   if (d.options.shuffle) d.order.emplace(d.dataset.size(), d.options.seed, epoch);
-  d.first_sample = std::min(first_sample, d.dataset.size());
+  d.first_sample = std::min(first_sample, d.size());
   d.steps = d.steps_from(d.first_sample);
   d.held = 0;
   d.caller_holds = false;

@@ -7,6 +7,7 @@
 
 #include "engine/data/cache/sample_cache.hpp"
 #include "engine/data/dataset.hpp"
+#include "engine/data/epoch_samples.hpp"
 
 namespace keelson {
 
@@ -81,22 +82,23 @@ struct Batch {
   /// (batch, FieldEncoding::parameter_bytes) how each sample is decoded, zeros beyond `count`; null: without
   /// `encoding`.
   const std::byte* parameters = nullptr;
-  /// (batch): 1, or LoaderOptions::bag's weight, for the first `count`, then 0.
+  /// (batch): 1, LoaderOptions::bag's weight or that of EpochSamples for the first `count`, then 0.
   const float* weight = nullptr;
   std::int64_t count = 0;         ///< samples of this rank; may be 0 in the last step of an epoch
   std::int64_t global_count = 0;  ///< samples of all ranks
-  /// Sum of the weights of the samples of all ranks; negative: global_count.
-  std::int64_t global_weight = -1;
+  /// The number by which the sum of the weighted losses of all ranks is divided: with LoaderOptions::bag the sum of the
+  /// weights, with EpochSamples the number of samples that those of the step stand for; negative: global_count.
+  double global_weight = -1;
   /// This rank's first position in the global batch: rank * batch. With a cache, the samples of the step may be in
   /// another order than that of the epoch.
   std::int64_t sample_offset = 0;
   const std::int64_t* indices = nullptr;  ///< (count) dataset indices
 
-  /// The number by which the sum of weighted losses of all ranks is divided.
-  std::int64_t total_weight() const { return global_weight < 0 ? global_count : global_weight; }
+  /// global_weight, or global_count if that is negative.
+  double total_weight() const { return global_weight < 0 ? static_cast<double>(global_count) : global_weight; }
   /// `terms` / total_weight(), for StepParams::inverse_samples; 0 if all weights are 0, so that all gradients are 0.
   float inverse_weight(int terms = 1) const {
-    const std::int64_t total = total_weight();
+    const double total = total_weight();
     return total > 0 ? static_cast<float>(terms) / static_cast<float>(total) : 0.0f;
   }
 };
@@ -161,8 +163,10 @@ class Loader {
   LoaderStatistics statistics() const;  ///< since the loader was made
   CacheOptions cache_left() const;      ///< room of LoaderOptions::cache that the loader does not need
   /// Begins to decode epoch `epoch` from sample `first_sample` of its order on; the samples before are done (a resumed
-  /// run). The previous epoch is abandoned.
-  void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0);
+  /// run). The previous epoch is abandoned. `samples`: those of the epoch, in their order and with their weights; null:
+  /// all, as the options say. Not with LoaderOptions::bag.
+  void start_epoch(std::int64_t epoch, std::int64_t first_sample = 0,
+                   std::shared_ptr<const EpochSamples> samples = nullptr);
   /// The next batch, valid until the next call; null at the end of the epoch. If decoding failed, rethrows the
   /// exception of the first failed sample in the epoch's order, and does so in each call until another epoch is
   /// started.

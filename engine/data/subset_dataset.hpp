@@ -17,6 +17,7 @@ class SubsetDataset final : public Dataset {
   std::int64_t size() const override { return static_cast<std::int64_t>(indices_.size()); }
   const std::vector<Field>& fields() const override { return whole_.fields(); }
   void read(std::int64_t index, void* const* dst) const override { whole_.read(indices_[place(index)], dst); }
+  std::string file_of(std::int64_t index) const override { return whole_.file_of(indices_[place(index)]); }
   std::string describe() const override;
   std::uint64_t digest() const override;
 

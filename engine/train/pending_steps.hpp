@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <optional>
+#include <vector>
 
 #include "engine/execute/executor.hpp"
 #include "engine/train/records.hpp"
@@ -13,10 +14,12 @@ namespace keelson {
 
 /// A step that is queued on the device, or whose loss other ranks have not sent yet.
 struct PendingStep {
-  StepRecord record;                   ///< complete but for the loss
-  std::int64_t epoch = 0, weight = 0;  ///< epochs done before the step; Batch::total_weight()
-  double loss = 0;                     ///< mean over the samples, if the host waits for it
-  bool posted = false;                 ///< the exchange of the loss between ranks has begun
+  StepRecord record;                  ///< complete but for the loss
+  std::int64_t epoch = 0;             ///< epochs done before the step
+  double weight = 0;                  ///< Batch::total_weight()
+  double loss = 0;                    ///< mean over the samples, if the host waits for it
+  bool posted = false;                ///< the exchange of the loss between ranks has begun
+  std::vector<std::int64_t> samples;  ///< of this rank, if the losses of samples are wanted (SamplePruning)
 };
 
 /// Steps whose losses are not known yet, the oldest first: those that a device still works on, and those whose losses

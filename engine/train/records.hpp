@@ -77,6 +77,7 @@ struct EpochRecord {
   TimeSplit seconds;              ///< of this rank's training
   double validation_seconds = 0;  ///< wall time; 0 without validation
   bool best = false;              ///< whether the validation was better than all before
+  std::int64_t samples = 0;       ///< samples that the epoch has used, all ranks together
 };
 
 }  // namespace keelson

@@ -7,6 +7,7 @@
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/ops/loss.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson {
@@ -25,6 +26,14 @@ RunState first_state(const Graph& graph, const Dataset& training, const Communic
   s.optimizer = o.optimizer->to_string();
   s.schedule = o.schedule.to_string();
   return s;
+}
+
+/// Whether the loss of a sample is -log of the probability of its class.
+bool has_probabilities(const Graph& graph) {
+  if (graph.loss() < 0) return false;  // the plan refuses it
+  const Graph::Node& loss = graph.nodes()[static_cast<std::size_t>(graph.loss())];
+  return loss.layer->kind() == ops::to_string(ops::LossKind::cross_entropy) &&
+         graph.nodes()[static_cast<std::size_t>(loss.srcs[0])].shape.rows_per_sample() == 1;
 }
 
 ProgressBy progress_of(const TrainerOptions& o) {
@@ -73,6 +82,8 @@ Trainer::Trainer(const Graph& graph, Parameters& parameters, const Dataset& trai
       communicator_(communicator),
       ranks_(communicator, options_.replica),
       state_(first_state(graph, training, communicator, options_)),
+      pruning_(options_.prune, training.size(), options_.seed, options_.epochs, options_.shuffle,
+               has_probabilities(graph)),
       batches_(training, parameters.context().device(), ranks_, options_),
       session_(graph, parameters, batches_, ranks_, options_),
       pending_(parameters.context().device().is_asynchronous()),
@@ -162,6 +173,11 @@ bool Trainer::step() {
 }
 
 void Trainer::step(const Batch& given) {
+  if (pruning_.enabled())
+    refuse(
+        "a batch of the caller was given, but the trainer chooses samples (TrainerOptions::prune): let the trainer "
+        "read "
+        "the samples");
   const Batch batch = batches_.checked(given);
   begin();
   if (epoch_done()) begin_next_epoch();
@@ -180,6 +196,7 @@ std::optional<StopReason> Trainer::limit_reached() const {
 
 void Trainer::begin_next_epoch() {
   synchronize();
+  end_epoch_of_samples();
   keelson::begin_next_epoch(state_);
   clock_.begin_epoch();
 }
@@ -188,6 +205,7 @@ void Trainer::prepare_step() {
   checkpoints_.set_aside_later_ones(state_);
   ask_for_change();
   adopt_sync_mode(state_.epoch);
+  if (state_.step_in_epoch == 0) choose_samples();
   if (state_.step_in_epoch == 0) observers_.notify([&](auto& o) { o.on_epoch_start(state_); });
 }
 
@@ -200,7 +218,9 @@ PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   ops::StepParams params;
   params.seed = options_.seed;
   params.step = static_cast<std::uint64_t>(state_.step);
-  params.learning_rate = static_cast<float>(last_rate_ = options_.schedule.at(position(state_)));
+  last_rate_ = options_.schedule.at(position(state_)) * (pruning_.enabled() ? pruning_.rate_factor() : 1);
+  params.learning_rate = static_cast<float>(last_rate_);
+  if (pruning_.enabled()) now.samples.assign(batch.indices, batch.indices + batch.count);
   if (ranks_.waits()) return now;
   session_.compute_gradients(batch, params, state_.step_in_epoch == 0, watch, seconds);
   if (survives()) {  // the sums must be here before the ranks agree on them
@@ -223,7 +243,11 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   now.record.step = state_.step;
   now.record.epoch = position(state_);
   now.record.learning_rate = last_rate_;
-  if (!runs_ahead() && !apart) add_loss(now, {now.loss, session_.loss_scale()});
+  if (!runs_ahead() && !apart) {
+    std::vector<float> of_samples;
+    if (pruning_.enabled() && !ranks_.waits()) of_samples = session_.executor().sample_losses();
+    add_loss(now, {now.loss, session_.loss_scale(), of_samples});
+  }
   session_.update();
   up_to_date_ = !ranks_.waits();
   observers_.notify([&](auto& o) { o.on_batch(state_, batch); });
@@ -243,7 +267,7 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   const double wall = watch.seconds();
   vote_.step_took(wall);
   progress_.step_took(wall - seconds.data());
-  now.record.rate = units(batch.global_count) / wall;
+  now.record.rate = units(static_cast<double>(batch.global_count)) / wall;
   clock_.add_step(seconds, wall, batch.global_count);
   state_.seconds = clock_.seconds();
   if (runs_ahead() || apart)
@@ -281,8 +305,9 @@ void Trainer::add_loss(PendingStep& step, const Executor::StepResult& result) {
                                                                              : "minus infinite"));
   state_.skipped_steps = result.loss_scale.skipped;
   if (result.loss_scale.skip && result.loss_scale.unscale >= 1) stop_for(step, "gradients became infinite or NaN");
-  state_.loss_sum += result.loss * static_cast<double>(step.weight);
+  state_.loss_sum += result.loss * step.weight;
   state_.loss_samples += step.weight;
+  record_losses(step, result);
 }
 
 void Trainer::stop_for(const PendingStep& step, const std::string& what) {
@@ -343,6 +368,7 @@ EpochRecord Trainer::end_epoch() {
   checkpoints_.set_aside_later_ones(state_);
   synchronize();
   EpochRecord record;
+  record.samples = samples_of_epoch(state_);
   std::optional<Evaluation> validation;
   if (evaluator_) {
     validation = validate();
@@ -352,7 +378,7 @@ EpochRecord Trainer::end_epoch() {
     record.metric_values = validation->metric_values;
     record.validation_seconds = validation->seconds;
   }
-  record.train_loss = state_.loss_sum / units(std::max<std::int64_t>(1, state_.loss_samples));
+  record.train_loss = state_.loss_sum / units(std::max(1.0, state_.loss_samples));
   record.learning_rate = last_rate_;
   record.rate = clock_.epoch_rate() * units(1);
   record.seconds = clock_.epoch();
@@ -375,6 +401,7 @@ void Trainer::save_checkpoint(bool best) {
   synchronize();
   checkpoints_.mark_saved(state_);
   if (!checkpoints_.wanted()) return;
+  share_losses();
   // After the last step of an epoch the next one has begun, without a step.
   const Activity activity(Activity::Kind::checkpoint, state_.step, state_.epoch + (state_.step_in_epoch > 0 ? 1 : 0));
   const Stopwatch watch;
@@ -383,8 +410,10 @@ void Trainer::save_checkpoint(bool best) {
                         observers_.notify([&](auto& o) { o.before_checkpoint(state_); });
                         // If ranks may be lost, any rank may have to go on from this.
                         session_.store(state_, survives());
+                        if (pruning_.enabled()) state_.of_samples = pruning_.state(state_.step_in_epoch > 0);
                         checkpoints_.copy(state_, parameters_, options_.moments(), best, survives());
                         state_.carried.clear();
+                        state_.of_samples.clear();
                       }});
   checkpoints_.start_writing(state_, survives());
   vote_.reserve(watch.seconds());

@@ -160,7 +160,11 @@ class Trainer {
   /// The executor of the current network; valid until the network changes or ranks are lost. Throws Error on a rank
   /// that waits.
   const Executor& executor() const { return session_.executor(); }
-  /// Steps of one epoch: training samples / global batch, rounded up.
+  const Dataset& training_data() const { return batches_.data(); }  ///< as given to the constructor
+  /// What is known of the training samples (TrainerOptions::prune), the same on all ranks: after the epochs that have
+  /// ended.
+  const SamplePruning& pruning() const { return pruning_; }
+  /// Steps of one epoch of all training samples: their number / global batch, rounded up.
   std::int64_t steps_per_epoch() const {
     return (state_.train_samples + state_.global_batch - 1) / state_.global_batch;
   }
@@ -183,6 +187,15 @@ class Trainer {
   void add_loss(PendingStep& step, const Executor::StepResult& result);
   [[noreturn]] void stop_for(const PendingStep& step, const std::string& what);
   void notify_step(const StepRecord& record);
+
+  // Samples that are left out.
+  void choose_samples();  ///< of the epoch that begins
+  void record_losses(const PendingStep& step, const Executor::StepResult& result);
+  void share_losses();          ///< all ranks then know the losses of all samples of the steps so far
+  void end_epoch_of_samples();  ///< after the last step of an epoch
+  /// Takes RunState::of_samples out of the state of a checkpoint. `what`: begins errors.
+  void restore_samples(RunState& loaded, const std::string& what);
+
   /// Waits for all steps, and for what ranks exchange beside them. The ranks are equal then.
   void synchronize();
 
@@ -213,7 +226,7 @@ class Trainer {
     return judge ? judge->better(a, b) : a < b;
   }
   bool is_rank0() const { return !communicator_ || communicator_->rank() == 0; }
-  double units(std::int64_t samples) const { return static_cast<double>(samples * options_.unit.per_sample); }
+  double units(double samples) const { return samples * static_cast<double>(options_.unit.per_sample); }
 
   const TrainerOptions options_;
   Parameters& parameters_;
@@ -221,6 +234,7 @@ class Trainer {
   TrainingRanks ranks_;  ///< of communicator_
   RunState state_;
   Observers observers_;
+  SamplePruning pruning_;
   TrainingBatches batches_;
   TrainingSession session_;  ///< ends before the batches that it reads
   PendingSteps pending_;

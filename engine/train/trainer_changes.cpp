@@ -110,7 +110,7 @@ void Trainer::bring_up_to_date() {
 void Trainer::share(PendingStep& step) {
   struct {
     double loss;
-    std::int64_t weight;
+    double weight;
     ops::LossScale scale;
     StopVote::Reason decision;
   } known{step.loss, step.weight, session_.loss_scale(), decision_};
@@ -200,7 +200,7 @@ void Trainer::set_network(Graph graph, Parameters parameters) {
 void Trainer::resume(const CheckpointReader& reader) {
   synchronize();
   // Everything is checked before anything changes.
-  require_resumable(reader, state_);
+  require_resumable(reader, state_, pruning_.enabled());
   auto graph = network_of(reader);
   std::optional<Parameters> parameters;
   if (graph) parameters.emplace(*graph, parameters_.context(), parameters_.seed());
@@ -213,6 +213,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   auto loaded = reader.load_checked(parameters_, options_.moments());
   session_.restore(loaded);
   loaded.carried.clear();
+  restore_samples(loaded, reader.path().string());
   loaded.config = state_.config;
   loaded.texts = state_.texts;
   loaded.topology = state_.topology;

@@ -16,6 +16,7 @@ PlanOptions TrainerOptions::plan() const {
           .optimizer = optimizer.get(),
           .lag = sync.kind == SyncMode::Kind::lag,
           .recompute = recompute,
+          .sample_losses = prune.enabled(),
           .whole_parameters = whole_parameters(),
           .stage_starts = stage_starts};
 }

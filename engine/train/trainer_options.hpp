@@ -17,6 +17,7 @@
 #include "engine/train/checkpoint/run_checkpoints.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/progress_choice.hpp"
+#include "engine/train/pruning/sample_pruning.hpp"
 #include "engine/train/sync/sync_mode.hpp"
 
 namespace keelson {
@@ -49,6 +50,10 @@ struct TrainerOptions {
   /// of all ranks' samples, and batch normalization weighs them alike. A step whose weights are all 0 has a loss and
   /// gradients of 0. Batches of the caller bring weights of their own.
   bool bag = false;
+  /// Epochs leave samples out. Throws InputError with `bag`, with a SyncMode in which ranks update alone, for networks
+  /// with recurrent states, whose samples follow one another, and for PruneRule::kakurenbo with replicas of several
+  /// ranks. Batches of the caller are refused.
+  PruneOptions prune;
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
   ExchangeOptions exchange;                          ///< as in PlanOptions

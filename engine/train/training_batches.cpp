@@ -65,13 +65,13 @@ LoaderWaits TrainingBatches::take_waits(double seconds) {
 
 void TrainingBatches::seek(const RunState& state) {
   if (loader_ && loader_at_ != std::pair(state.epoch, state.step_in_epoch))
-    loader_->start_epoch(state.epoch, samples_in_epoch(state));
+    loader_->start_epoch(state.epoch, samples_in_epoch(state), chosen_);
   loader_at_.reset();
 }
 
 const Batch& TrainingBatches::next(const RunState& state) {
   if (!loader_) {
-    empty_.global_count = std::min(state.global_batch, state.train_samples - samples_in_epoch(state));
+    empty_.global_count = std::min(state.global_batch, samples_of_epoch(state) - samples_in_epoch(state));
     return empty_;
   }
   const Batch* batch = loader_->next();

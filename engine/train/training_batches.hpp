@@ -24,6 +24,8 @@ class TrainingBatches {
   /// Before the group of ranks goes: destroys what belongs to the group.
   void release_group();
 
+  /// The samples of the epoch whose steps follow; null: all.
+  void choose(std::shared_ptr<const EpochSamples> samples) { chosen_ = std::move(samples); }
   /// Lets the loader decode from the step on that follows this state, if it does not do so already.
   void seek(const RunState& state);
   /// The batch of the step that follows this state, after seek(). Waits until the batch is decoded.
@@ -55,6 +57,7 @@ class TrainingBatches {
   SampleCounts counts_before_;                                      ///< of earlier loaders
   LoaderWaits waits_before_;                                        ///< of the loader, when they were last taken
   std::optional<Loader> loader_;                                    ///< of a rank that trains
+  std::shared_ptr<const EpochSamples> chosen_;                      ///< null: all
   Batch empty_;                                                     ///< of a rank that waits
   std::optional<std::pair<std::int64_t, std::int64_t>> loader_at_;  ///< epoch and step of its next batch
   std::vector<float> weights_;                                      ///< of a batch that brings none

@@ -39,6 +39,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"target", fmt::format("{}", o.target)},
       {"seed", std::to_string(o.seed)},
       {"shuffling", o.shuffle ? "on" : "off"},
+      {"rule for leaving samples out", o.prune.to_string()},
       {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
       {"reproducible sums", o.exchange.reproducible ? "on" : "off"},
@@ -120,6 +121,29 @@ void require_replicas(const TrainerOptions& o, Communicator* ranks) {
         options, options);
 }
 
+/// Throws InputError if samples cannot be left out.
+void require_prunable(const Graph& graph, const TrainerOptions& o) {
+  if (!o.prune.enabled()) return;
+  const std::string_view rule = to_string(o.prune.rule);
+  if (o.bag) refuse("--prune-samples {} with --bag: both decide how much a sample counts. Leave one of them out", rule);
+  if (o.sync.updates_locally(o.epochs))
+    refuse(
+        "--prune-samples {} with synchronization {}: only synchronous training and lag know the losses of samples. "
+        "Give "
+        "--sync synchronous",
+        rule, o.sync.to_string());
+  if (std::ranges::any_of(graph.nodes(), [](const Graph::Node& n) { return n.is_state; }))
+    refuse(
+        "--prune-samples {} for a network with recurrent states: each of its samples goes on where the one before has "
+        "ended, so none can be left out. Leave --prune-samples out",
+        rule);
+  if (o.prune.rule == PruneRule::kakurenbo && ranks_of(o.replica) > 1)
+    refuse(
+        "--prune-samples kakurenbo with replicas of {} ranks ({}): samples that are left out are evaluated by single "
+        "ranks. Give another rule, or leave {} out",
+        ranks_of(o.replica), options_of(o.replica), options_of(o.replica));
+}
+
 }  // namespace
 
 void require_enough_samples(std::int64_t samples, std::int64_t batch, int replicas, const std::string& data,
@@ -144,9 +168,10 @@ void require_trainable(const Graph& graph, const Dataset& training, const Datase
   require_sync_mode(options, ranks);
   require_shards(options, ranks);
   require_replicas(options, ranks);
+  require_prunable(graph, options);
 }
 
-void require_resumable(const CheckpointReader& checkpoint, const RunState& now) {
+void require_resumable(const CheckpointReader& checkpoint, const RunState& now, bool leaves_samples_out) {
   const auto kind = [](const std::string& optimizer) { return optimizer.substr(0, optimizer.find(' ')); };
   const auto path = checkpoint.path().string();
   const RunState& found = checkpoint.state();
@@ -164,6 +189,11 @@ void require_resumable(const CheckpointReader& checkpoint, const RunState& now) 
   if (found.step_in_epoch > 0 && found.train_samples != now.train_samples)
     refuse("{}: stands within an epoch of {} training samples, but the data has {}: resume with the same data", path,
            found.train_samples, now.train_samples);
+  if (found.epoch_samples > 0 && !leaves_samples_out)
+    refuse(
+        "{}: stands within an epoch of {} of {} samples, but this run leaves no samples out: resume with the "
+        "--prune-samples of that run",
+        path, found.epoch_samples, found.train_samples);
 }
 
 }  // namespace keelson

@@ -22,7 +22,7 @@ void require_trainable(const Graph& graph, const Dataset& training, const Datase
                        const TrainerOptions& options, Communicator* ranks, int threads);
 
 /// Throws InputError for a checkpoint that a run in the state `now` cannot go on from, as far as the checkpoint's state
-/// tells.
-void require_resumable(const CheckpointReader& checkpoint, const RunState& now);
+/// tells. `leaves_samples_out`: PruneOptions::enabled().
+void require_resumable(const CheckpointReader& checkpoint, const RunState& now, bool leaves_samples_out);
 
 }  // namespace keelson

@@ -120,7 +120,7 @@ TEST(Loader, WeighsSamplesOfABagAlikeInAllEpochsAndOnAnyRanks) {
   const Numbers data(29);
   for (const int ranks : {1, 2, 4})
     for (const std::int64_t epoch : {0, 3}) {
-      std::vector<std::int64_t> own(4), all(4);  // of each step
+      std::vector<double> own(4), all(4);  // of each step
       for (int rank = 0; rank < ranks; ++rank) {
         auto options = options_of(8 / ranks, rank, ranks);
         options.bag = true;
@@ -131,13 +131,43 @@ TEST(Loader, WeighsSamplesOfABagAlikeInAllEpochsAndOnAnyRanks) {
           for (std::int64_t i = 0; i < options.batch; ++i) {
             const std::int64_t weight = i < b.count ? bag_weight(options.seed, b.indices[i]) : 0;
             EXPECT_EQ(b.weight[i], static_cast<float>(weight));
-            own[step] += weight;
+            own[step] += static_cast<double>(weight);
           }
           all[step] = b.total_weight();
-          EXPECT_EQ(b.inverse_weight(2), all[step] > 0 ? 2 / static_cast<float>(all[step]) : 0);
+          EXPECT_EQ(b.inverse_weight(2), all[step] > 0 ? 2 / static_cast<float>(all[step]) : 0.0f);
         }
       }
       EXPECT_EQ(own, all) << ranks << " ranks";
+    }
+}
+
+TEST(Loader, ReadsChosenSamplesWithTheirWeights) {
+  const Numbers data(29);
+  auto chosen = std::make_shared<EpochSamples>();
+  chosen->order = {28, 3, 11, 0, 17, 4, 9};
+  chosen->weights.assign(29, 0);
+  for (const std::int64_t i : chosen->order) chosen->weights[static_cast<std::size_t>(i)] = i % 2 == 0 ? 1.0f : 2.5f;
+  chosen->represented = 21;
+  for (const int ranks : {1, 2, 4})
+    for (const std::int64_t first : {0, 4}) {
+      std::vector<std::vector<std::int64_t>> steps((7 - static_cast<std::size_t>(first) + 3) / 4);
+      for (int rank = 0; rank < ranks; ++rank) {
+        const auto options = options_of(4 / ranks, rank, ranks);
+        Loader loader(data, options);
+        loader.start_epoch(2, first, chosen);
+        for (auto& step : steps) {
+          const Batch& b = *loader.next();
+          for (std::int64_t i = 0; i < options.batch; ++i)
+            EXPECT_EQ(b.weight[i], i < b.count ? chosen->weights[static_cast<std::size_t>(b.indices[i])] : 0);
+          step.insert(step.end(), b.indices, b.indices + b.count);
+          EXPECT_EQ(b.total_weight(), 3 * static_cast<double>(b.global_count)) << "each sample stands for three";
+        }
+        EXPECT_EQ(loader.next(), nullptr);
+        EXPECT_EQ(loader.steps_per_epoch(), 8);
+        loader.start_epoch(3);  // all samples again, each for itself
+        EXPECT_EQ(loader.next()->total_weight(), 4);
+      }
+      EXPECT_EQ(flat(steps), (std::vector<std::int64_t>{chosen->order.begin() + first, chosen->order.end()}));
     }
 }
 

@@ -67,6 +67,8 @@ CheckpointCopy copy_of(const std::filesystem::path& path) {
     const auto array = detail::carried_path(name);
     c.state.carried[name] = {Shape(file.info(array).shape), file.read<float>(array)};
   }
+  for (const auto& name : list("/samples", "names"))
+    c.state.of_samples[name] = file.read<float>(detail::of_samples_path(name));
   return c;
 }
 
@@ -78,6 +80,7 @@ void forge_number(CheckpointCopy& c, Random& random) {
   };
   visit_fields(c.state, set);
   visit_part(c.state, set);
+  visit_epoch(c.state, set);
 }
 
 void forge_value(CheckpointCopy& c, Random& random) {

@@ -33,6 +33,7 @@ void write_state(hdf5::File& file, const RunState& s) {
   const auto write = [&](const char* name, const auto& field) { write_field(file, name, field); };
   visit_fields(s, write);
   if (s.part_step > 0) visit_part(s, write);
+  if (s.epoch_samples > 0) visit_epoch(s, write);
   std::vector<std::string> keys;
   for (const auto& [key, value] : s.config) {
     file.set_attribute("/", "config." + key, value);
@@ -73,10 +74,14 @@ void detail::write_contents(hdf5::File& file, const CheckpointCopy& copy) {
     write(where, {static_cast<std::int64_t>(bytes.size())}, bytes.data(), bytes.size());
   };
   for (const auto& a : copy.arrays) write_floats(a.path, a.shape, a.values);
-  std::vector<std::string> carried, texts;
+  std::vector<std::string> carried, of_samples, texts;
   for (const auto& [name, c] : state.carried) {
     write_floats(carried_path(name), c.shape, c.values);
     carried.push_back(name);
+  }
+  for (const auto& [name, values] : state.of_samples) {
+    write_floats(of_samples_path(name), {static_cast<std::int64_t>(values.size())}, values);
+    of_samples.push_back(name);
   }
   for (const auto& [name, text] : state.texts) {
     write_text(text_path(name), text);
@@ -85,6 +90,7 @@ void detail::write_contents(hdf5::File& file, const CheckpointCopy& copy) {
   if (!state.topology.empty()) write_text(topology_path, state.topology);
   file.make_group("/optimizer");
   if (!carried.empty()) set_list(file, "/state", "names", carried);
+  if (!of_samples.empty()) set_list(file, "/samples", "names", of_samples);
   if (!texts.empty()) set_list(file, "/texts", "names", texts);
   set_list(file, "/parameters", "names", copy.parameters);
   set_list(file, "/parameters", "statistics", copy.statistics);

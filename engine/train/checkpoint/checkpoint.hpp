@@ -20,6 +20,7 @@
 /// - `/optimizer/MOMENT/LAYER/weights`: float32, of the same shapes. Moments: "momentum" (SGD, LARS) or "m", "v" (Adam,
 ///   LAMB).
 /// - `/state/NAME`: float32 (global batch, ...): recurrent states, in checkpoints within an epoch.
+/// - `/samples/NAME`: float32 (training samples): RunState::of_samples.
 /// - `/texts/NAME`: uint8: RunState::texts.
 /// - /topology: uint8: RunState::topology. Older files of this format have none.
 /// - Attributes of /: the RunState. "config.KEY" is the entry KEY of RunState::config.

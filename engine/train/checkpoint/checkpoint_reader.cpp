@@ -42,6 +42,7 @@ RunState read_state(const hdf5::File& file) {
   const auto read = [&](const char* name, auto& field) { read_field(file, name, field); };
   visit_fields(s, read);
   if (file.has_attribute("/", "part_step")) visit_part(s, read);
+  if (file.has_attribute("/", "epoch_samples")) visit_epoch(s, read);
   auto observed = texts(file, "/", "observed_names");
   // Older checkpoints of this format have no such list, and always these two.
   if (observed.empty() && file.has_attribute("/", "target_samples")) observed = {"target_samples", "target_sum"};
@@ -90,6 +91,7 @@ std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<s
     for (const auto& n : names)
       if (!without_moments.contains(n)) paths.push_back(moment_path(m, n));
   for (const auto& n : names_in(file, "/state")) paths.push_back(carried_path(n));
+  for (const auto& n : names_in(file, "/samples")) paths.push_back(of_samples_path(n));
   return paths;
 }
 
@@ -220,6 +222,24 @@ void load_carried(const hdf5::File* file, RunState& state, const Share& share) {
   }
 }
 
+/// `file` null: from the rank that has it.
+template <class Share>
+void load_of_samples(const hdf5::File* file, RunState& state, const Share& share) {
+  std::string names;
+  if (file)
+    for (const auto& n : names_in(*file, "/samples")) names += n + '\n';
+  share_text(names, share);
+  for (std::size_t at = 0; at < names.size(); at = names.find('\n', at) + 1) {
+    const auto name = names.substr(at, names.find('\n', at) - at);
+    auto& values = state.of_samples[name];
+    if (file) values = file->read<float>(of_samples_path(name));
+    auto length = static_cast<std::int64_t>(values.size());
+    share(&length, sizeof length);
+    values.resize(static_cast<std::size_t>(length));
+    share(values.data(), values.size() * sizeof(float));
+  }
+}
+
 /// find_checkpoint(), and the file opened: if it is removed between the two, what is there then.
 std::pair<fs::path, hdf5::File> open_found(const fs::path& given, bool best) {
   constexpr int most = 5;
@@ -335,6 +355,7 @@ RunState CheckpointReader::load_checked(Parameters& parameters, const std::vecto
       if (p.kind == ParameterKind::trained) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
   RunState state = c.state;
   load_carried(c.file ? &*c.file : nullptr, state, share);
+  load_of_samples(c.file ? &*c.file : nullptr, state, share);
   return state;
 }
 

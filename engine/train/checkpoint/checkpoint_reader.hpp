@@ -30,7 +30,7 @@ class CheckpointReader {
   ~CheckpointReader();
 
   const std::filesystem::path& path() const;  ///< of the file that was opened
-  const RunState& state() const;              ///< without RunState::carried, which load() reads
+  const RunState& state() const;              ///< without carried and of_samples, which load() reads
 
   /// Throws InputError for a checkpoint of another network (naming the first parameter that differs), of an optimizer
   /// with other moments, with other recurrent states than `states` (name and shape, of all ranks), or with damaged

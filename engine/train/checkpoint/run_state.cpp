@@ -14,14 +14,16 @@ double epoch_fraction(const RunState& s) {
 
 }  // namespace
 
+std::int64_t samples_of_epoch(const RunState& s) { return s.epoch_samples > 0 ? s.epoch_samples : s.train_samples; }
+
 std::int64_t steps_of_epoch(const RunState& s) {
-  const std::int64_t left = s.train_samples - s.part_sample;
+  const std::int64_t left = samples_of_epoch(s) - s.part_sample;
   return s.part_step + (left + s.global_batch - 1) / s.global_batch;
 }
 
 std::int64_t samples_in_epoch(const RunState& s) {
   const std::int64_t of_part = (s.step_in_epoch - s.part_step) * s.global_batch;
-  return std::min(s.part_sample + of_part, s.train_samples);
+  return std::min(s.part_sample + of_part, samples_of_epoch(s));
 }
 
 double position(const RunState& s) { return static_cast<double>(s.epoch) + epoch_fraction(s); }
@@ -29,6 +31,7 @@ double position(const RunState& s) { return static_cast<double>(s.epoch) + epoch
 void begin_next_epoch(RunState& s) {
   ++s.epoch;
   s.step_in_epoch = 0;
+  s.epoch_samples = 0;
   s.part_step = s.part_sample = 0;
   s.part_position = 0;
   s.loss_sum = 0;

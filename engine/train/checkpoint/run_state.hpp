@@ -24,16 +24,20 @@ struct RunState {
   std::int64_t samples = 0;        ///< training samples used so far, all ranks together
   std::int64_t global_batch = 0;   ///< samples of a full step, all ranks together
   std::int64_t train_samples = 0;  ///< samples of the training data
-  std::int64_t world_size = 1;     ///< ranks that train; a run may continue on another number of ranks
-  double seconds = 0;              ///< spent training so far, all runs together
+  /// Samples of the epoch under way, if some may be left out (TrainerOptions::prune); 0: all of the training data.
+  std::int64_t epoch_samples = 0;
+  std::int64_t world_size = 1;  ///< ranks that train; a run may continue on another number of ranks
+  double seconds = 0;           ///< spent training so far, all runs together
 
   /// If the present number of ranks has taken the epoch under way over from more ranks, of which some were lost. All
   /// 0 in an epoch that the present ranks have begun.
   std::int64_t part_step = 0, part_sample = 0;  ///< steps, and samples, of the epoch done by then
   double part_position = 0;                     ///< the part of the epoch done by then, as schedules count it
 
-  double loss_sum = 0;            ///< of the epoch under way: sum of the losses of its samples
-  std::int64_t loss_samples = 0;  ///< number of these samples; with TrainerOptions::bag the sum of their weights
+  double loss_sum = 0;  ///< of the epoch under way: sum of the losses of its samples
+  /// Number of these samples; with TrainerOptions::bag the sum of their weights, with PruneRule::infobatch the number
+  /// of samples that they stand for.
+  double loss_samples = 0;
   double best_metric = std::numeric_limits<double>::infinity();  ///< Evaluation::metric of the best validation
   std::int64_t best_epoch = -1;                                  ///< finished epochs at the best validation; -1: none
   double metric = std::numeric_limits<double>::quiet_NaN();      ///< of the last validation; NaN: none
@@ -57,6 +61,10 @@ struct RunState {
   /// Larger texts, of any bytes, that users of the network need, by name: "vocabulary".
   std::map<std::string, std::string> texts;
 
+  /// What is known of the training samples: arrays of one float per sample, by name (SamplePruning::state). Set as
+  /// `carried`, on all ranks.
+  std::map<std::string, std::vector<float>> of_samples;
+
   /// What the network consists of (Topology::to_text). Empty: unknown, from an older checkpoint.
   std::string topology;
 
@@ -65,6 +73,7 @@ struct RunState {
   std::map<std::string, std::vector<double>> observed;
 };
 
+std::int64_t samples_of_epoch(const RunState& state);  ///< of the epoch under way, of all ranks together
 /// Steps of the epoch under way. In an epoch that more ranks have begun, their steps and those of the ranks that are
 /// left.
 std::int64_t steps_of_epoch(const RunState& state);

@@ -41,7 +41,9 @@ void from_text(const std::string& text, T& v) {
 std::string to_text(const RunState& state) {
   nlohmann::json j;
   visit_fields(state, [&](const char* name, const auto& field) { j[name] = text_of(field); });
-  if (state.part_step > 0) visit_part(state, [&](const char* name, const auto& field) { j[name] = text_of(field); });
+  const auto set = [&](const char* name, const auto& field) { j[name] = text_of(field); };
+  if (state.part_step > 0) visit_part(state, set);
+  if (state.epoch_samples > 0) visit_epoch(state, set);
   j["config"] = state.config;
   for (const auto& [name, values] : state.observed) {
     KEELSON_EXPECT(!j.contains(name));
@@ -59,6 +61,7 @@ RunState state_from_text(const std::string& text) {
   };
   visit_fields(s, take);
   if (j.contains("part_step")) visit_part(s, take);
+  if (j.contains("epoch_samples")) visit_epoch(s, take);
   s.config = j.at("config").get<std::map<std::string, std::string>>();
   j.erase("config");
   for (const auto& [name, values] : j.items()) from_text(values.get<std::string>(), s.observed[name]);

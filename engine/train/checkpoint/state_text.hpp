@@ -9,8 +9,8 @@
 /// The list of a RunState's fields, which attributes, checksums and broadcasts share.
 namespace keelson {
 
-/// Calls visit(name, field) for every field but those of visit_part(), `config`, `carried`, `texts`, `topology` and
-/// `observed`.
+/// Calls visit(name, field) for every field but those of visit_part() and visit_epoch(), `config`, `carried`, `texts`,
+/// `of_samples`, `topology` and `observed`.
 template <class State, class Visit>
 void visit_fields(State& s, Visit&& visit) {
   visit("network", s.network);
@@ -46,8 +46,14 @@ void visit_part(State& s, Visit&& visit) {
   visit("part_position", s.part_position);
 }
 
-/// The fields of visit_fields() and visit_part(), `config` and `observed` as text, without loss of digits. Equal texts
-/// are equal states.
+/// The same for the field that only states have in which it is not 0.
+template <class State, class Visit>
+void visit_epoch(State& s, Visit&& visit) {
+  visit("epoch_samples", s.epoch_samples);
+}
+
+/// The fields of visit_fields(), visit_part() and visit_epoch(), `config` and `observed` as text, without loss of
+/// digits. Equal texts are equal states.
 std::string to_text(const RunState& state);
 /// The reverse of to_text(). `text` must come from to_text(). The other fields stay empty.
 RunState state_from_text(const std::string& text);

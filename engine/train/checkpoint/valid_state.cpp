@@ -36,7 +36,7 @@ struct Checks {
 
 void check_part(const Checks& c, const RunState& s) {
   c.count("part_step", s.part_step, 0, s.step_in_epoch);
-  c.count("part_sample", s.part_sample, 0, s.part_step > 0 ? s.train_samples : 0);
+  c.count("part_sample", s.part_sample, 0, s.part_step > 0 ? samples_of_epoch(s) : 0);
   c.number("part_position", s.part_position, 0, s.part_step > 0 ? 1 : 0);
 }
 
@@ -51,10 +51,11 @@ void require_valid(const RunState& s, const std::string& file) {
   c.count("samples", s.samples);
   c.count("global_batch", s.global_batch, 0, most_int);
   c.count("train_samples", s.train_samples);
+  c.count("epoch_samples", s.epoch_samples, 0, s.train_samples);
   c.count("world_size", s.world_size, 1, most_int);
   c.number("seconds", s.seconds, 0, large);
   c.number("loss_sum", s.loss_sum, -large, large);
-  c.count("loss_samples", s.loss_samples);
+  c.number("loss_samples", s.loss_samples, 0, static_cast<double>(most_count));
   c.count("best_epoch", s.best_epoch, -1, s.epoch);
   c.number("gradient_scale", s.loss_scale, std::numeric_limits<float>::min(), std::numeric_limits<float>::max());
   c.count("good_steps", s.good_steps, 0, most_int);
@@ -70,6 +71,7 @@ void require_own_name(const std::string& observed, const std::string& file) {
   const RunState any;
   visit_fields(any, compare);
   visit_part(any, compare);
+  visit_epoch(any, compare);
   if (taken) refuse_value(file, "an entry of observed_names", "'" + observed + "'", "no name of another field");
 }
 

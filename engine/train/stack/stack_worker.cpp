@@ -33,7 +33,7 @@ Batch MemberState::weighted(Batch batch, std::int64_t room) {
   for (std::int64_t i = 0; i < batch.count; ++i) {
     const auto w = bag_weight(member.seed, batch.indices[i]);
     weights[static_cast<std::size_t>(i)] = static_cast<float>(w);
-    batch.global_weight += w;
+    batch.global_weight += static_cast<double>(w);
   }
   batch.weight = weights.data();
   return batch;
@@ -130,7 +130,7 @@ void StackWorker::train_on(MemberState& m, const BatchBlock& block) {
     ++state.step;
     ++state.step_in_epoch;
     state.samples += batch.global_count;
-    state.loss_sum += loss * static_cast<double>(batch.total_weight());
+    state.loss_sum += loss * batch.total_weight();
     state.loss_samples += batch.total_weight();
   }
 }

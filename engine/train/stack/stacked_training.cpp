@@ -163,7 +163,7 @@ void StackedTraining::Impl::finish_epoch(MemberState& m) {
     r.done = true;
     return;
   }
-  r.train_loss = r.state.loss_sum / static_cast<double>(std::max<std::int64_t>(1, r.state.loss_samples));
+  r.train_loss = r.state.loss_sum / std::max(1.0, r.state.loss_samples);
   begin_next_epoch(r.state);
   const bool better = m.metrics.empty() ? r.state.metric < r.state.best_metric
                                         : m.metrics[0]->better(r.state.metric, r.state.best_metric);

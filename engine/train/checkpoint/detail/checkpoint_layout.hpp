@@ -23,6 +23,7 @@ inline std::string stored_state_name(const std::string& name) {
   return name == "exp_avg_sq" ? "v" : name;
 }
 inline std::string carried_path(const std::string& name) { return "/state/" + name; }
+inline std::string of_samples_path(const std::string& name) { return "/samples/" + name; }
 inline std::string text_path(const std::string& name) { return "/texts/" + name; }
 
 inline constexpr const char* topology_path = "/topology";
