@@ -37,12 +37,13 @@ void Console::on_start(const RunState& s, const std::filesystem::path& resumed_f
 }
 
 std::string Console::line(const RunState& s, const StepRecord& r) const {
-  auto steps = (epochs_ - s.epoch) * steps_per_epoch_ - s.step_in_epoch;
+  const std::int64_t of_epoch = s.epoch_samples > 0 ? steps_of_epoch(s) : steps_per_epoch_;
+  auto steps = (epochs_ - s.epoch - 1) * steps_per_epoch_ + of_epoch - s.step_in_epoch;
   if (max_steps_ >= 0) steps = std::min(steps, max_steps_ - s.step);
   const double eta =
       static_cast<double>(steps) * step_seconds_ + static_cast<double>(epochs_ - s.epoch) * validation_seconds_;
   return fmt::format("epoch {}/{}  step {}/{}  loss {:.4f}  lr {:.3g}  {} {}  {} to go", s.epoch + 1, epochs_,
-                     s.step_in_epoch, steps_per_epoch_, r.loss, r.learning_rate, rate_text(rate_), per_second_,
+                     s.step_in_epoch, of_epoch, r.loss, r.learning_rate, rate_text(rate_), per_second_,
                      clock_text(eta));
 }
 

@@ -127,6 +127,18 @@ void declare(OptimizerOptions& o, Subcommand& v) {
            "epoch, undone where the loss rises")
       .one_of({"off", "conservative", "normal", "aggressive"})
       .stored();
+  v.option("--prune-samples", o.prune_samples,
+           "Leave samples out of epochs: infobatch: a random part of those with small losses, the rest of which counts "
+           "more; random: any; kakurenbo: those with the smallest losses; forgetting: those that are never forgotten; "
+           "el2n: those that are predicted well early. The last eighth of the epochs has all samples")
+      .one_of(prune_rule_names())
+      .stored();
+  v.option_without_default("--prune-ratio", o.prune_ratio,
+                           "For --prune-samples: the part that is left out, of the samples with small losses for "
+                           "infobatch, else of all; not given: 0.5 for infobatch, else 0.3",
+                           "PART")
+      .between(0.0, 0.95)
+      .stored();
   v.option("--optimizer", o.optimizer, "How parameters move").one_of(optimizer_names()).stored();
   v.option_without_default("--optimizer-options", o.optimizer_options,
                            "Settings of the optimizer that have no option of their own, e.g. beta2=0.95,epsilon=1e-6; "
@@ -174,6 +186,9 @@ void check(const OptimizerOptions& o) {
   if (o.schedule != "decay" && (o.decay_factor != 0 || o.flat_epochs != 0))
     refuse("--decay-factor and --flat-epochs belong to --schedule decay, but the schedule is {}", o.schedule);
   check_settings(o);
+  if (o.prune_ratio >= 0 && o.prune_samples == "none")
+    refuse("--prune-ratio {} belongs to --prune-samples, which is none: give a rule, e.g. --prune-samples infobatch",
+           o.prune_ratio);
   SyncMode::parse(o.sync);
 }
 
@@ -203,6 +218,10 @@ Schedule make_schedule(const OptimizerOptions& o) {
   s.warmup_from = o.warmup_from;
   s.steps = parse_steps(o.decay);
   return s;
+}
+
+PruneOptions prune_options(const OptimizerOptions& o) {
+  return {.rule = parse_prune_rule(o.prune_samples), .ratio = o.prune_ratio};
 }
 
 std::int64_t batch_per_replica(const OptimizerOptions& o, const ProcessGrid::Extents& grid) {

@@ -8,6 +8,7 @@
 #include "engine/base/process_grid.hpp"
 #include "engine/optim/optimizer.hpp"
 #include "engine/optim/schedule.hpp"
+#include "engine/train/pruning/sample_pruning.hpp"
 
 namespace keelson::app {
 
@@ -18,7 +19,9 @@ struct OptimizerOptions {
   std::int64_t global_batch = 0;  ///< samples per step; 0: batch * replicas
   std::int64_t epochs = 1;
   std::uint64_t seed = 1;
-  bool bag = false;  ///< as TrainerOptions has it
+  bool bag = false;                    ///< as TrainerOptions has it
+  std::string prune_samples = "none";  ///< as parse_prune_rule() reads it
+  double prune_ratio = -1;             ///< negative: not given
 
   std::string optimizer = "sgd";
   std::string optimizer_options;  ///< settings without an option of their own: NAME=VALUE,...
@@ -49,6 +52,9 @@ void check(const OptimizerOptions& o);
 
 std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o);
 Schedule make_schedule(const OptimizerOptions& o);
+
+/// Which samples epochs leave out.
+PruneOptions prune_options(const OptimizerOptions& o);
 
 /// Samples per replica, which is a rank, or several with --spatial. Throws InputError if --global-batch cannot be
 /// divided.

@@ -9,6 +9,7 @@
 
 #include "apps/common/ensemble_file.hpp"
 #include "apps/common/machine.hpp"
+#include "apps/common/report/sample_list.hpp"
 #include "apps/common/time_table.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/ranks.hpp"
@@ -83,7 +84,7 @@ void RunFolder::clear() const {
   // Only files that a run writes: the user may keep other files here.
   const CheckpointFolder old(checkpoints(), 1);
   for (const auto& checkpoint : old.list()) fs::remove(checkpoint);
-  for (const auto& file : {old.best(), metrics(), report(), EnsembleFile::path(path)}) fs::remove(file);
+  for (const auto& file : {old.best(), metrics(), report(), samples(), EnsembleFile::path(path)}) fs::remove(file);
 }
 
 void RunFolder::prepare(bool goes_on) const {
@@ -206,6 +207,8 @@ void RunRecorder::on_stop(const RunState& s, StopReason reason) {
   write(EventRecord{"stop", s.step, to_string(reason)});
   report_.status = to_string(reason);
   report_.times = trainer_.run_times();
+  if (trainer_.pruning().enabled())
+    write_atomically(folder_.samples(), samples_csv(trainer_.pruning(), trainer_.training_data(), s.epoch));
   write_report();
 }
 
@@ -213,6 +216,8 @@ void RunRecorder::write_report() {
   lock_.require();
   auto input = report_;
   input.history = read_metrics(folder_.metrics());
+  if (trainer_.pruning().enabled())
+    input.sections.push_back(samples_section(trainer_.pruning(), trainer_.training_data()));
   input.plan = trainer_.executor().rows();
   const auto mb = [](double bytes) { return fmt::format("{:.0f} MB", bytes / 1e6); };
   input.machine.emplace_back("Memory of rank 0",

@@ -16,12 +16,14 @@
 
 namespace keelson::app {
 
-/// A run's folder: checkpoints/, metrics.jsonl, report.html and, while the run goes on, run.lock.
+/// A run's folder: checkpoints/, metrics.jsonl, report.html, with --prune-samples samples.csv and, while the run goes
+/// on, run.lock.
 struct RunFolder {
   std::filesystem::path path;
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
   std::filesystem::path metrics() const { return path / "metrics.jsonl"; }
   std::filesystem::path report() const { return path / "report.html"; }
+  std::filesystem::path samples() const { return path / "samples.csv"; }
 
   /// Whether a run that is resumed from this checkpoint goes on in this folder: the file lies in the folder. Empty
   /// path: false. Called by one rank.
@@ -41,8 +43,8 @@ struct RunFolder {
   void prepare(bool goes_on) const;
 };
 
-/// Writes metrics.jsonl and, after every epoch and at the end, report.html, as long as this run holds the folder's
-/// lock.
+/// Writes metrics.jsonl, after every epoch and at the end report.html and, at the end, samples.csv, as long as this run
+/// holds the folder's lock.
 class RunRecorder final : public TrainObserver {
  public:
   /// `report` contains everything but history, targets and plan, which come from the run. `targets`: the metrics of the

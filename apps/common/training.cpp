@@ -318,6 +318,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.epochs = o.epochs;
   t.seed = o.seed;
   t.bag = o.bag;
+  t.prune = prune_options(o);
   t.optimizer = make_optimizer(o);
   t.schedule = make_schedule(o);
   t.sync = SyncMode::parse(o.sync);

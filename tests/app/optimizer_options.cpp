@@ -34,6 +34,22 @@ TEST(OptimizerOptions, OfThePennTreebankRecipe) {
   EXPECT_EQ(optimizer->clip_norm, 5);
 }
 
+TEST(OptimizerOptions, RulesForLeavingSamplesOut) {
+  EXPECT_FALSE(prune_options(Parsed({}).options).enabled());
+  const Parsed given({"--prune-samples", "kakurenbo", "--prune-ratio", "0"});
+  EXPECT_NO_THROW(check(given.options));
+  EXPECT_EQ(prune_options(given.options).rule, PruneRule::kakurenbo);
+  EXPECT_EQ(prune_options(given.options).r(), 0);
+  const Parsed again({}, given.subcommand.values());
+  EXPECT_EQ(prune_options(again.options).to_string(), "kakurenbo 0");
+  const Parsed plain({"--prune-samples", "infobatch"});
+  EXPECT_EQ(prune_options(plain.options).r(), 0.5);
+  const Parsed stored({}, plain.subcommand.values());
+  EXPECT_EQ(prune_options(stored.options).r(), 0.5);
+  EXPECT_THROW(check(Parsed({"--prune-ratio", "0.5"}).options), InputError);
+  EXPECT_THROW(Parsed({"--prune-samples", "infobatch", "--prune-ratio", "1"}), InputError);
+}
+
 TEST(OptimizerOptions, LayerWiseOptimizers) {
   const Parsed lars({"--optimizer", "lars", "--lars-eta", "0.02", "--lars-rate-outside", "--weight-decay", "1e-4"});
   EXPECT_NO_THROW(check(lars.options));

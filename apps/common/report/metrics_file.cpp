@@ -57,6 +57,7 @@ EpochRecord epoch_of(const Json& j) {
                 rate_of(j),
                 split_of(j),
                 number(j, "validation_seconds")};
+  r.samples = j.value("samples", std::int64_t{0});
   for (const auto& e : j.value("target_errors", Json::array()))
     r.metric_values.push_back(e.is_number() ? e.get<double>() : std::numeric_limits<double>::quiet_NaN());
   return r;
@@ -198,6 +199,7 @@ void MetricsFile::write(const EpochRecord& r) {
   line(Json{{"type", "epoch"},
             {"epoch", r.epoch},
             {"step", r.step},
+            {"samples", r.samples},
             {"train_loss", r.train_loss},
             {"validation_loss", r.validation_loss},
             {"metric", r.metric},

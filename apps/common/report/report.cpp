@@ -110,7 +110,17 @@ std::string curves(const ReportInput& in) {
   plot::Plot speed{"Throughput, all ranks", epoch, {rate_label(in)}, {}};
   speed.series.push_back(plot::thinned({"", at, column(steps, [](auto& r) { return r.rate; }), Mark::line, 3}, 200));
   speed.y.min = 0;
-  return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + "</div>";
+  std::string samples;
+  const auto used = [](const EpochRecord& a, const EpochRecord& b) { return a.samples < b.samples; };
+  if (!epochs.empty() &&
+      std::ranges::min_element(epochs, used)->samples < std::ranges::max_element(epochs, used)->samples) {
+    plot::Plot p{"Samples used", epoch, {"training samples"}, {}};
+    p.series.push_back({"", ends, column(epochs, [](auto& r) { return r.samples; }), Mark::both, 4});
+    p.y.min = 0;
+    samples = card(svg(p));
+  }
+  return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + samples +
+         "</div>";
 }
 
 std::string error_table(const ReportInput& in) {
