@@ -28,6 +28,7 @@ void bind_records(nb::module_& m) {
   nb::class_<EpochRecord>(m, "Epoch", "Results of one epoch.")
       .def_ro("epoch", &EpochRecord::epoch, "Epochs done.")
       .def_ro("step", &EpochRecord::step, "Optimizer steps done.")
+      .def_ro("samples", &EpochRecord::samples, "Training samples that the epoch has used, of all ranks.")
       .def_ro("train_loss", &EpochRecord::train_loss, "Mean over the training samples of the epoch.")
       .def_ro("validation_loss", &EpochRecord::validation_loss, "NaN without validation.")
       .def_ro("metric", &EpochRecord::metric, "The first metric (the loss without metrics); NaN without validation.")

@@ -35,7 +35,8 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
                std::int64_t micro_batches, bool recompute, std::optional<std::filesystem::path> checkpoints, int keep,
                std::int64_t checkpoint_epochs, std::int64_t checkpoint_steps, const std::vector<nb::object>& callbacks,
                int loader_threads, int prefetch, const std::map<std::string, std::string>& config,
-               std::map<std::string, std::string> texts, const std::pair<std::string, std::int64_t>& unit) {
+               std::map<std::string, std::string> texts, const std::pair<std::string, std::int64_t>& unit,
+               const std::string& prune_samples, std::optional<double> prune_ratio) {
   auto training = dataset_of(training_data), validation = dataset_of(validation_data);
   if (!training) refuse("training is None. Expected a data set, or arrays by name: {{'x': images, 'y': targets}}");
   TrainerOptions o;
@@ -54,6 +55,7 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.micro_batches = micro_batches;
   o.recompute = recompute;
   o.sync = SyncMode::parse(sync);
+  o.prune = {parse_prune_rule(prune_samples), prune_ratio.value_or(-1)};
   if (optimizer) o.optimizer = std::move(optimizer);
   if (const auto* rate = std::get_if<double>(&learning_rate))
     o.schedule.base = *rate;
@@ -122,6 +124,7 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
                                        {"shuffle", o.shuffle ? "true" : "false"},
                                        {"precision", std::string(to_string(o.precision))},
                                        {"sync", o.sync.to_string()},
+                                       {"prune-samples", std::string(to_string(o.prune.rule))},
                                        {"reproducible", o.exchange.reproducible ? "true" : "false"},
                                        {"shard-optimizer", std::string(to_string(o.exchange.shards))},
                                        {"micro-batches", std::to_string(o.micro_batches)},
@@ -132,6 +135,7 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
   put_settings(c, *o.optimizer);
   const Schedule& s = o.schedule;
   constexpr const char* kinds[] = {"constant", "steps", "linear", "cosine", "decay"};
+  if (o.prune.ratio >= 0) put("prune-ratio", o.prune.ratio);
   c["schedule"] = kinds[static_cast<int>(s.kind)];
   put("lr", s.base);
   put("warmup-epochs", s.warmup_epochs);
@@ -165,7 +169,9 @@ void bind_trainer(nb::module_& m) {
       "Checkpoints of another run in this folder are moved to abandoned-<n> in it before the first one is "
       "written,\n"
       "with a UserWarning.\n"
-      "callbacks: objects with methods of keelson.Callback. config, texts: stored in checkpoints.\n\n"
+      "callbacks: objects with methods of keelson.Callback. config, texts: stored in checkpoints.\n"
+      "prune_samples: which samples epochs leave out: 'none', 'infobatch', 'random', 'kakurenbo', 'forgetting' or\n"
+      "'el2n'. prune_ratio: the part; None: 0.5 for infobatch, else 0.3.\n\n"
       "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
       "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
       .def("__init__", &construct, nb::arg("parameters"), nb::arg("training"), nb::arg("validation") = nb::none(),
@@ -180,7 +186,8 @@ void bind_trainer(nb::module_& m) {
            nb::arg("callbacks") = std::vector<nb::object>(), nb::arg("loader_threads") = 1, nb::arg("prefetch") = 2,
            nb::arg("config") = std::map<std::string, std::string>(),
            nb::arg("texts") = std::map<std::string, std::string>(),
-           nb::arg("unit") = std::pair<std::string, std::int64_t>("sample", 1))
+           nb::arg("unit") = std::pair<std::string, std::int64_t>("sample", 1), nb::arg("prune_samples") = "none",
+           nb::arg("prune_ratio") = nb::none())
       .def(
           "run", [](TrainerObject& t) { return to_string(t.run()); }, Release(),
           "Trains to the end and returns the reason: 'all epochs done', 'step limit reached', 'target reached', 'time\n"
@@ -230,6 +237,21 @@ void bind_trainer(nb::module_& m) {
             return reason ? std::optional(to_string(*reason)) : std::nullopt;
           },
           "Why training makes no further step; None: it makes one.")
+      .def_prop_ro(
+          "samples",
+          [](TrainerObject& t) {
+            return look(t, [](const Trainer& r) {
+              if (!r.pruning().enabled()) refuse("this training knows nothing of its samples: give it prune_samples");
+              auto arrays = r.pruning().state(false);
+              arrays["score"] = r.pruning().scores();
+              return arrays;
+            });
+          },
+          "With prune_samples: what the epochs that have ended tell of each training sample, lists by name: 'score', "
+          "by\n"
+          "which the rule ranks samples, 'loss' of the last visit, 'visits' and of them 'learned' and 'forgotten', "
+          "'used'\n"
+          "in training, 'known': the last visit has found the sample learned, 'error': sum for el2n.")
       .def_prop_ro(
           "steps_per_epoch",
           [](TrainerObject& t) { return look(t, [](const Trainer& r) { return r.steps_per_epoch(); }); },
