@@ -8,7 +8,7 @@
 #include "engine/base/process_grid.hpp"
 #include "engine/optim/optimizer.hpp"
 #include "engine/optim/schedule.hpp"
-#include "engine/train/pruning/sample_pruning.hpp"
+#include "engine/train/samples/sample_pruning.hpp"
 
 namespace keelson::app {
 

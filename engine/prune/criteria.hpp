@@ -47,10 +47,8 @@ struct UnitRemoval {
   enum class Reason : std::uint8_t { dead, constant, no_effect, twin };
   std::int64_t unit = 0;         ///< its number in the group
   Reason reason = Reason::dead;  ///< why it can go
-  /// Of a twin: the unit that stays, and the factor of the removed unit's outgoing weights that are added to those of
-  /// the unit that stays.
-  std::int64_t twin = -1;
-  double factor = 1;
+  std::int64_t twin = -1;        ///< of a twin: the unit that stays
+  double factor = 1;  ///< of a twin: the removed unit's outgoing weights, times this, are added to those of `twin`
 };
 /// "dead", "constant", "no effect" or "twin".
 std::string to_string(UnitRemoval::Reason reason);

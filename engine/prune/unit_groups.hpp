@@ -20,10 +20,11 @@ struct UnitPlace {
   int node = -1;               ///< of a value: the node in Graph::nodes(); -1: of a parameter
   std::string parameter = {};  ///< of a parameter: its name in Graph::parameters()
   int dim = 1;                 ///< the dimension of the value or of the parameter
-  /// Of a parameter: whether its elements help to make the units, and the layers that multiply units by them. A unit
-  /// whose elements of all places with readers are zero has no effect on the network's results. A parameter that
-  /// several nodes share may do both.
+  /// Of a parameter: whether its elements help to make the units. A parameter that several nodes share may also have
+  /// readers.
   bool makes = false;
+  /// Of a parameter: the layers that multiply units by its elements. A unit whose elements of all places with readers
+  /// are zero has no effect on the network's results.
   std::vector<UnitReader> readers = {};
   std::vector<std::vector<std::int64_t>> indices = {};  ///< of each unit, ascending
 };

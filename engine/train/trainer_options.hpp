@@ -17,7 +17,7 @@
 #include "engine/train/checkpoint/run_checkpoints.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/progress_choice.hpp"
-#include "engine/train/pruning/sample_pruning.hpp"
+#include "engine/train/samples/sample_pruning.hpp"
 #include "engine/train/sync/sync_mode.hpp"
 
 namespace keelson {

@@ -1,5 +1,5 @@
 #include "engine/base/error.hpp"
-#include "engine/train/pruning/evaluate_samples.hpp"
+#include "engine/train/samples/evaluate_samples.hpp"
 #include "engine/train/trainer.hpp"
 
 /// What the trainer does for samples that are left out (TrainerOptions::prune).

@@ -5,7 +5,7 @@
 
 #include "apps/common/report/report.hpp"
 #include "engine/data/dataset.hpp"
-#include "engine/train/pruning/sample_pruning.hpp"
+#include "engine/train/samples/sample_pruning.hpp"
 
 namespace keelson::app {
 

@@ -44,8 +44,8 @@ PruneRule parse_prune_rule(const std::string& name);
 
 /// How a training leaves samples out.
 struct PruneOptions {
-  PruneRule rule = PruneRule::none;
-  double ratio = -1;  ///< r of the rule, from 0 to below 1; negative: 0.5 for infobatch, 0.3 for others
+  PruneRule rule = PruneRule::none;  ///< which samples go
+  double ratio = -1;                 ///< r of the rule, from 0 to below 1; negative: 0.5 for infobatch, 0.3 for others
   bool enabled() const { return rule != PruneRule::none; }  ///< whether losses of samples are kept
   double r() const { return ratio >= 0 ? ratio : rule == PruneRule::infobatch ? 0.5 : 0.3; }  ///< ratio or the default
   std::string to_string() const;                                                              ///< "infobatch 0.5"

@@ -1,4 +1,4 @@
-#include "engine/train/pruning/sample_pruning.hpp"
+#include "engine/train/samples/sample_pruning.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

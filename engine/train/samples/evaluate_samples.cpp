@@ -1,4 +1,4 @@
-#include "engine/train/pruning/evaluate_samples.hpp"
+#include "engine/train/samples/evaluate_samples.hpp"
 
 #include "engine/train/fed_executor.hpp"
 
