@@ -124,7 +124,7 @@ bool create(const fs::path& file, const std::string& text) {
   const int why = errno != 0 ? errno : ENOSPC;  // a short write sets no errno
   if (fd >= 0) ::close(fd);
   if (fd >= 0 && !written) ::unlink(file.c_str());
-  if (!written) fail("cannot write {}: {}", file.string(), std::strerror(why));
+  if (!written) fail("cannot write {}{}", file.string(), reason_of_writing(why, file.parent_path()));
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include "engine/base/ranks.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/plan/memory_needs.hpp"
+#include "engine/train/choose_grid.hpp"
 #include "engine/train/choose_stages.hpp"
 #include "engine/train/training_grid.hpp"
 

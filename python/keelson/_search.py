@@ -92,7 +92,8 @@ class SearchResult:
         for line in map(json.loads, _engine.search.lines(self.folder)):
             if line["type"] == "start":
                 before, begin = before + now - begin, line["time"]
-            now = line.get("time", now)
+                now = begin
+            now = max(now, line.get("time", now))  # the clocks of the ranks differ a little
             if line["type"] == "result" and line["id"] < len(self.networks):
                 losses[line["id"]] = line["loss"]
                 networks.append(len(losses))

@@ -158,7 +158,8 @@ void expect_same_without_units(Context& context, const Graph& graph, const std::
   const Inputs inputs = random_inputs(graph, seed);
   Inputs fewer = inputs;
   for (Parameter& p : old.all()) {  // biases and statistics, too
-    const auto number = static_cast<float>(p.shape.elements() / p.shape[0]);
+    const std::int64_t inputs_of_unit = p.shape.elements() / p.shape[0];
+    const auto number = static_cast<float>(inputs_of_unit);
     auto values = initial_values(Init::uniform(p.shape.rank() > 1 ? 1.5f / std::sqrt(number) : 0.5f),
                                  fmt::format("{}{}", p.name, seed), p.shape, 1);
     if (p.name.ends_with("running_variance") || p.name.ends_with("scale"))
