@@ -31,8 +31,8 @@ class PooledConv {
   PooledConv(const ops::ConvParams& conv, const TensorDesc& src, const TensorDesc& dst, std::int64_t src_channels);
 
   /// src (N, spatial..., channels), weights (O, taps, channels) of the same type, bias f32 or null, dst (N,
-  /// spatial'..., O); argmax: the indices of the maxima as Pool writes them, or null. The result before the maximum is
-  /// not rounded.
+  /// spatial'..., O); argmax: the indices of the maxima as Pool writes them, or null. Before the maximum, f32 results
+  /// are cut to 21 bits: among results that are then equal, any index may be written. An infinite result becomes NaN.
   void forward(const void* src, const void* weights, const float* bias, void* dst, std::uint8_t* argmax) const;
 
   /// sums (block, taps, channels, O), f32: the gradient of the weights is their sum over the blocks. The order of the
