@@ -81,7 +81,7 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   const auto maps = std::make_shared<PredictedMaps>(kMapped);
   if (validation) t.evaluation.metrics.push_back(maps);
   const auto& judge = dynamic_cast<const SegmentationMetric&>(*t.evaluation.metrics[0]);
-  if (o.check_data && o.run.skip_broken == 0) {
+  if (o.check_data && o.run.skip_broken == 0 && (!launch.member || launch.member->first)) {
     check_samples(*data, launch.world);
     if (validation) check_samples(*validation, launch.world);
   }

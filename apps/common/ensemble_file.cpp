@@ -9,6 +9,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/base/small_file.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 
 namespace keelson::app {
 namespace fs = std::filesystem;
@@ -46,6 +47,7 @@ EnsembleFile parse_ensemble(const std::string& text, const fs::path& file) try {
   e.program = j.at("program");
   e.seed = j.at("seed");
   e.member_ranks = j.at("member_ranks");
+  e.stacked = j.value("stacked", false);
   e.metric = j.at("metric");
   e.designs = j.value("designs", e.designs);
   for (const auto& m : j.at("members")) {
@@ -70,6 +72,14 @@ bool EnsembleFile::exists(const fs::path& folder) {
   return fs::exists(path(folder), e);
 }
 
+bool EnsembleFile::has_checkpoints(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (!entry.path().filename().string().starts_with("member-")) continue;
+    if (!CheckpointFolder(entry.path() / "checkpoints", 1).list().empty()) return true;
+  }
+  return false;
+}
+
 std::optional<EnsembleFile> EnsembleFile::read(const fs::path& folder, Communicator& world) {
   std::string text;
   on_first_rank(&world, [&] {
@@ -85,6 +95,7 @@ std::optional<EnsembleFile> EnsembleFile::read(const fs::path& folder, Communica
 
 void EnsembleFile::write(const fs::path& folder) const {
   nlohmann::ordered_json j{{"program", program}, {"seed", seed}, {"member_ranks", member_ranks}, {"metric", metric}};
+  if (stacked) j["stacked"] = true;
   if (designs > 0) j["designs"] = designs;
   j["members"] = nlohmann::ordered_json::array();
   for (const auto& m : members) j["members"].push_back(member_to_json(m));

@@ -37,6 +37,7 @@ struct EnsembleFile {
   std::string program;       ///< that trains it: "keelson-cosmoflow"
   std::uint64_t seed = 1;    ///< from which those of the members come
   int member_ranks = 1;      ///< ranks that train a member
+  bool stacked = false;      ///< the members of a rank are trained together
   std::string metric;        ///< name of the members' metric; empty: not known yet
   std::int64_t designs = 0;  ///< member m has the design of member m % designs; 0: all have the same
   std::vector<MemberRecord> members;
@@ -44,6 +45,9 @@ struct EnsembleFile {
   static std::filesystem::path path(const std::filesystem::path& folder) { return folder / "ensemble.json"; }
   /// Whether the folder is that of an ensemble. Called by one rank.
   static bool exists(const std::filesystem::path& folder);
+  /// Whether any member in the folder has a checkpoint: else nothing would be lost with the ensemble. Called by one
+  /// rank.
+  static bool has_checkpoints(const std::filesystem::path& folder);
   /// The file in `folder`, read by the first rank. Nothing: there is none. Throws InputError on all ranks for a file
   /// that cannot be read. Collective.
   static std::optional<EnsembleFile> read(const std::filesystem::path& folder, Communicator& world);

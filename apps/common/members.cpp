@@ -8,6 +8,7 @@
 
 #include "apps/common/folder_lock.hpp"
 #include "apps/common/run_folder.hpp"
+#include "apps/common/stacked_run.hpp"
 #include "apps/common/training.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
@@ -34,10 +35,14 @@ void check_single_options(const TrainingOptions& o) {
   if (!o.trace.file.empty()) refuse("--trace with --members: the trace is that of one run; leave one of them out");
 }
 
-int ranks_of_member(const MemberOptions& o, const std::optional<EnsembleFile>& before, std::int64_t members,
-                    int ranks) {
+int ranks_of_member(const MemberOptions& o, const std::optional<EnsembleFile>& before, std::int64_t members, int ranks,
+                    bool stacked) {
+  if (stacked && o.ranks > 1)
+    refuse("--member-ranks {} with --stack: a rank trains several members, each on one thread; leave one of them out",
+           o.ranks);
   int of_member = o.ranks;
   if (of_member == 0 && before) of_member = before->member_ranks;
+  if (stacked) of_member = 1;
   if (of_member == 0) of_member = std::max(1, static_cast<int>(ranks / members));
   if (ranks % of_member != 0)
     refuse("{} cannot be divided into groups of {} for the members: start a multiple of {}, or give --member-ranks",
@@ -97,8 +102,13 @@ class MembersJob {
     if (everyone) data.emplace(*everyone, options_.members.share && several && cache.memory == 0 && cache.disk == 0);
     data_ = data ? &*data : nullptr;
     ExitCode code = ExitCode::done;
-    for (std::int64_t m = mine; m < size() && code == ExitCode::done; m += groups)
-      if (todo_[static_cast<std::size_t>(m)]) code = train(m, *group, work);
+    std::vector<std::int64_t> members;
+    for (std::int64_t m = mine; m < size(); m += groups)
+      if (todo_[static_cast<std::size_t>(m)]) members.push_back(m);
+    if (file_.stacked)
+      code = train_together(members, *group, work);
+    else
+      for (auto m = members.begin(); m != members.end() && code == ExitCode::done; ++m) code = train(*m, *group, work);
     return conclude(code);
   }
 
@@ -140,13 +150,17 @@ class MembersJob {
     std::fflush(stdout);
   }
 
-  ExitCode train(std::int64_t m, Communicator& group, const std::function<ExitCode(Launch&)>& work) {
-    Member member;
+  /// The member before its run, which is told in its folder.
+  std::unique_ptr<Member> begin(std::int64_t m, Communicator& group) {
+    auto begun = std::make_unique<Member>();
+    Member& member = *begun;
     member.record = file_.members[static_cast<std::size_t>(m)];
     member.record.error.clear();
     member.record.state = "training";
     member.folder = folder_of(m);
+    member.ensemble_seed = file_.seed;
     member.resumes = begun_[static_cast<std::size_t>(m)];
+    member.first = first_;
     member.speaks = first_ && world_.rank() == 0;
     member.start = start_;
     member.data = data_;
@@ -161,28 +175,63 @@ class MembersJob {
       fs::create_directories(member.folder);
       write_member(member.record, member.folder);
     });
+    return begun;
+  }
+
+  ExitCode call(const std::function<ExitCode(Launch&)>& work, Member& member, Communicator& group) {
     Launch launch{group,           launch_.placement, launch_.program, launch_.arguments,
                   launch_.machine, launch_.on_gpu,    nullptr,         &member};
-    ExitCode code = ExitCode::done;
     try {
-      code = work(launch);
+      return work(launch);
     } catch (const InputError& error) {
       if (!member.record.options.empty()) throw InputError(member.prefix() + error.what());
       throw;  // of options or data, which are those of all members
+    }
+  }
+
+  /// After the runs of these members.
+  void end(const std::vector<std::unique_ptr<Member>>& members, Communicator& group) {
+    for (const auto& m : members) {
+      if (!m->record.error.empty()) failures_.push_back(m->prefix() + m->record.error);
+      on_first_rank(&group, [&] { write_member(m->record, m->folder); });
+      if (!m->metric.empty()) file_.metric = m->metric;
+    }
+    if (world_.rank() != 0) return;
+    file_.update(folder_);
+    file_.write(folder_);
+  }
+
+  ExitCode train(std::int64_t m, Communicator& group, const std::function<ExitCode(Launch&)>& work) {
+    std::vector<std::unique_ptr<Member>> alone;
+    Member& member = *alone.emplace_back(begin(m, group));
+    ExitCode code = ExitCode::done;
+    try {
+      code = call(work, member, group);
+    } catch (const InputError&) {
+      throw;
     } catch (const std::exception& error) {
       // Other ranks of the group, or all groups that share samples, may wait for this rank.
       if (group.size() > 1 || !data_->opened()) throw;
       member.record.state = "failed";
       member.record.error = error.what();
       fmt::print(stderr, "{}failed: {}\n", member.prefix(), error.what());
-      failures_.push_back(fmt::format("{}{}", member.prefix(), error.what()));
     }
-    on_first_rank(&group, [&] { write_member(member.record, member.folder); });
-    if (!member.metric.empty()) file_.metric = member.metric;
-    if (world_.rank() == 0) {
-      file_.update(folder_);
-      file_.write(folder_);
+    end(alone, group);
+    return code;
+  }
+
+  /// --stack: the last call of `work` trains all members of this rank.
+  ExitCode train_together(const std::vector<std::int64_t>& mine, Communicator& group,
+                          const std::function<ExitCode(Launch&)>& work) {
+    StackedRun stack(mine.size(), world_.rank());
+    std::vector<std::unique_ptr<Member>> members;
+    ExitCode code = ExitCode::done;
+    for (const std::int64_t m : mine) {
+      Member& member = *members.emplace_back(begin(m, group));
+      member.stack = &stack;
+      code = call(work, member, group);
     }
+    end(members, group);
     return code;
   }
 
@@ -218,7 +267,8 @@ class MembersJob {
   std::string summary() const {
     std::vector<std::string> seeds;
     for (const auto& m : file_.members) seeds.push_back(std::to_string(m.seed));
-    return fmt::format("{}, with seeds {}; list: {}", counted(size(), "member"), fmt::join(seeds, ", "),
+    return fmt::format("{}{}; list: {}", counted(size(), "member"),
+                       size() > 8 ? "" : fmt::format(", with seeds {}", fmt::join(seeds, ", ")),
                        EnsembleFile::path(folder_).string());
   }
 
@@ -259,10 +309,23 @@ void declare(MemberOptions& o, Subcommand& v) {
       .zero_as("auto")
       .not_stored();
   v.flag(
+       "--stack", o.stack,
+       "Train the members of a rank together, each on one thread, from batches that are read once: for small networks")
+      .not_stored();
+  v.flag(
        "--share-samples", o.share,
        "Read each sample once for all members, into memory that the ranks of a node share, if at most half of the free "
        "memory is needed and there is no --cache-memory or --cache-disk")
       .not_stored();
+}
+
+void Member::tell(const RunState& state, StopReason reason, const TrainerOptions& t) {
+  record.state = to_string(reason);
+  record.epochs = state.epoch;
+  record.epochs_wanted = t.epochs;
+  record.step = state.step;
+  if (state.best_epoch >= 0) record.metric = state.best_metric;
+  if (const auto* judge = t.evaluation.judge()) metric = judge->name();
 }
 
 std::string Member::prefix() const { return fmt::format("member {}: ", record.member); }
@@ -282,6 +345,7 @@ ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns
            listed);
   if (members.members == 0 && listed == 0 && !before) {
     if (members.ranks > 0) refuse("--member-ranks without --members: say how many members there are");
+    if (members.stack) refuse("--stack without --members: say how many members there are");
     return work(launch);
   }
   check_single_options(o);
@@ -302,6 +366,7 @@ ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns
     file.seed = runs.seed;
     file.designs = listed;
   }
+  file.stacked = file.stacked || members.stack;
   for (auto m = static_cast<std::int64_t>(file.members.size()); m < std::max(members.members, listed); ++m) {
     Config options;
     if (m < listed)
@@ -313,8 +378,8 @@ ExitCode with_members(Launch& launch, const TrainingOptions& o, const MemberRuns
     record.member = m;
     record.seed = ensemble::member_seed(file.seed, m);
   }
-  file.member_ranks =
-      ranks_of_member(members, before, static_cast<std::int64_t>(file.members.size()), launch.world.size());
+  file.member_ranks = ranks_of_member(members, before, static_cast<std::int64_t>(file.members.size()),
+                                      launch.world.size(), file.stacked);
   return MembersJob(launch, o, runs, folder, std::move(file), resumes).run(work);
 }
 

@@ -49,7 +49,7 @@ void RunFolder::require_free(bool overwrite, const fs::path& resumed_from) const
   const CheckpointFolder found(checkpoints(), 1);
   const bool holds_run = !found.list().empty() || fs::exists(found.best(), e) || fs::exists(report(), e);
   if (overwrite) return;
-  if (EnsembleFile::exists(path))
+  if (EnsembleFile::exists(path) && EnsembleFile::has_checkpoints(path))
     refuse(
         "--out {}: holds an ensemble; continue it with --resume, replace it with --overwrite, or choose another folder",
         path.string());

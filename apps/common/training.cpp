@@ -9,6 +9,7 @@
 #include "apps/common/machine.hpp"
 #include "apps/common/members.hpp"
 #include "apps/common/restart.hpp"
+#include "apps/common/stacked_run.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/common/time_table.hpp"
 #include "apps/common/training_targets.hpp"
@@ -173,16 +174,6 @@ StopReason run(Trainer& trainer, const std::vector<TrainObserver*>& observers,
     launch.restart->keep(trainer, hint);
     throw;
   }
-}
-
-/// What the ensemble needs to know of a member's run.
-void tell(Member& member, const RunState& state, StopReason reason, const TrainerOptions& t) {
-  member.record.state = to_string(reason);
-  member.record.epochs = state.epoch;
-  member.record.epochs_wanted = t.epochs;
-  member.record.step = state.step;
-  if (state.best_epoch >= 0) member.record.metric = state.best_metric;
-  if (const auto* judge = t.evaluation.judge()) member.metric = judge->name();
 }
 
 ExitCode exit_code(StopReason reason) {
@@ -366,9 +357,21 @@ void TrainingRun::choose_the_grid(const TrainingTask& task, Context& context, Co
   t.threads = decide(options_.loader, launch_);
 }
 
+ExitCode TrainingRun::train_in_stack(const TrainingTask& task, TrainerOptions t) const {
+  StackedRun::check(options_, t, apoptosis_.has_value(), task.precision);
+  StackedRun& stack = *launch_.member->stack;
+  const DeviceSession& session = stack.open(options_.device, launch_);
+  t.precision = choose_precision(task.precision, task.graph, *session.context, {.batch = t.batch});
+  t.config["precision"] = to_string(t.precision);
+  auto report = report_frame(task, t, launch_, session, ProcessGrid(*session.ranks, {}));
+  Interrupt::install();
+  return stack.add(task, t, folder_, resumed_from(), std::move(report), options_, launch_);
+}
+
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   compare_values(launch_.world, dashed(task.options.common_values()), "options");
   check(options_.exchange, task.precision);
+  if (launch_.member && launch_.member->stack) return train_in_stack(task, std::move(t));
   const DeviceSession session = open_device(options_.device, launch_);
   auto& world = *session.ranks;
   t.exchange = decide(options_.exchange, world);
@@ -447,7 +450,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   };
   const StopReason reason = run(trainer, observers, make_first, launch_, folder_);
   const auto code = exit_code(reason);
-  if (launch_.member) tell(*launch_.member, trainer.state(), reason, t);
+  if (launch_.member) launch_.member->tell(trainer.state(), reason, t);
   if (launch_.member) return code;
   end_trace(options_.trace, trace.get(), launch_.world, first ? stdout : nullptr);
   if (!first) return code;

@@ -108,6 +108,7 @@ class TrainingRun {
             const Recipes& recipes) const;
   void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
                                  TrainerOptions& t) const;
+  ExitCode train_in_stack(const TrainingTask& task, TrainerOptions t) const;  ///< with --stack
   void choose_the_grid(const TrainingTask& task, Context& context, Communicator& world, TrainerOptions& t) const;
 
   const TrainingOptions& options_;

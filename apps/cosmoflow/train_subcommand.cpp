@@ -59,7 +59,7 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
   t.target = o.run.target_mae;
   const app::TargetMetrics targets(make_metric(o.run, *data), plotted_predictions);
   t.evaluation.metrics = targets.all();
-  if (o.check_data && o.run.skip_broken == 0) {
+  if (o.check_data && o.run.skip_broken == 0 && (!launch.member || launch.member->first)) {
     check_finite(*data, launch.world);
     if (validation) check_finite(*validation, launch.world);
   }

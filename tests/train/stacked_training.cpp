@@ -4,6 +4,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/optim/adam.hpp"
+#include "engine/train/metrics/perplexity.hpp"
 #include "tests/train/support.hpp"
 
 /// Many networks at once: each is, bit for bit, what it is alone.
@@ -70,7 +71,6 @@ class StackedTrainingTest : public ::testing::TestWithParam<std::string> {
   void expect_as_alone(const std::vector<StackedMember>& members, StackedOptions o = {}) {
     o.batch = 4;
     o.seed = 3;
-    o.make_metrics = mean_error;
     o.block_bytes = 10000;  // two batches
     o.workers = std::min(2, ctx().device().current_instance().concurrency());
     StackedTraining t(ctx(), members, training, &validation, o);
@@ -84,6 +84,7 @@ class StackedTrainingTest : public ::testing::TestWithParam<std::string> {
   static StackedMember member(std::shared_ptr<const Graph> graph, std::uint64_t seed, double rate = 0.01) {
     StackedMember m{.name = "small", .graph = std::move(graph), .seed = seed, .epochs = 2};
     m.schedule.base = rate;
+    m.metrics = mean_error();
     return m;
   }
 
@@ -144,8 +145,7 @@ TEST_P(StackedTrainingTest, AMemberIsWhatATrainerMakesOfItOnOneThread) {
     own.schedule = o.schedule;
     own.epochs = o.epochs;
     own.bag = bag;
-    StackedTraining t(ctx(), {member(own.graph, 1), own}, training, &validation,
-                      {.batch = o.batch, .seed = o.seed, .make_metrics = mean_error});
+    StackedTraining t(ctx(), {member(own.graph, 1), own}, training, &validation, {.batch = o.batch, .seed = o.seed});
     t.run();
 
     const auto one = ctx().device().make_instance({.threads = ctx().device().shares_host_memory() ? 1 : 0});
@@ -204,6 +204,7 @@ TEST_P(StackedTrainingTest, RecurrentMembersAreWhatTheyAreAlone) {
   const auto graph = shared(std::move(g));
   const TokenDataset tokens(19);
   const auto train = [&](std::vector<StackedMember> members) {
+    for (auto& m : members) m.metrics = {std::make_shared<Perplexity>()};
     auto t = std::make_unique<StackedTraining>(ctx(), std::move(members), tokens, &tokens, StackedOptions{.batch = 4});
     t->run();
     return t;
@@ -231,7 +232,8 @@ TEST_P(StackedTrainingTest, AMemberThatDivergesEndsAloneAndSaysWhere) {
 
 TEST_P(StackedTrainingTest, MembersEndByPatienceOrWhenTheyAreStopped) {
   const auto graph = shared(small_network(0));
-  std::vector<StackedMember> members(4, member(graph, 1));
+  std::vector<StackedMember> members;
+  for (int i = 0; i < 4; ++i) members.push_back(member(graph, 1));
   for (auto& m : members) m.epochs = 6;
   members[3].epochs = 0;
   members[0].schedule.base = 0;  // never better
@@ -248,6 +250,69 @@ TEST_P(StackedTrainingTest, MembersEndByPatienceOrWhenTheyAreStopped) {
   EXPECT_TRUE(t.record(3).done);
   EXPECT_FALSE(t.train_epoch());
   EXPECT_LT(t.record(2).state.validation_loss, t.record(0).state.validation_loss) << "it learns";
+}
+
+TEST_P(StackedTrainingTest, ResumedMembersAreThoseOfOneTraining) {
+  const auto graph = shared(dense_network());
+  const auto optimizer = clipped_adam(0.5f);
+  const auto members = [&](std::int64_t epochs) {
+    std::vector<StackedMember> all{member(graph, 1), member(graph, 2), member(graph, 3)};
+    for (auto& m : all) m.optimizer = optimizer;
+    for (auto& m : all) m.epochs = epochs;
+    return all;
+  };
+  StackedOptions o{.batch = 4, .seed = 3};
+  StackedTraining whole(ctx(), members(4), training, &validation, o);
+  whole.run();
+  StackedTraining begun(ctx(), members(2), training, &validation, o);
+  const Folder folder;
+  // Member 2 was not written after its second epoch, and member 1 not at all.
+  const auto keep = [&](std::size_t m) {
+    write_checkpoint(folder / fmt::format("{}.h5", m),
+                     copy_run(begun.record(m).state, begun.parameters(m), moment_names(*optimizer)));
+  };
+  begun.train_epoch();
+  keep(2);
+  begun.train_epoch();
+  keep(0);
+  StackedTraining rest(ctx(), members(4), training, &validation, o);
+  for (const std::size_t m : {0u, 2u})
+    rest.resume(m, load_checkpoint(folder / fmt::format("{}.h5", m), "small", rest.parameters(m),
+                                   moment_names(*optimizer), nullptr));
+  rest.run();
+  for (std::size_t m = 0; m < 3; ++m) EXPECT_TRUE(result_of(rest, m) == result_of(whole, m)) << "member " << m;
+
+  RunState state = whole.record(0).state;
+  state.step_in_epoch = 1;
+  EXPECT_THROW(rest.resume(0, state), InputError);
+  state = whole.record(0).state;
+  state.global_batch = 6;
+  EXPECT_THROW(rest.resume(0, state), InputError);
+}
+
+TEST_P(StackedTrainingTest, ATrainingThatIsCutKeepsTheRecordsOfWholeEpochs) {
+  const auto graph = shared(small_network());
+  for (const bool validating : {false, true}) {
+    std::int64_t calls = 0;
+    StackedOptions o{.batch = 4};
+    o.go_on = [&](const StackedProgress& p) {
+      ++calls;
+      EXPECT_EQ(p.steps, p.validates ? 2 : 5);
+      EXPECT_LT(p.step, p.steps);
+      return p.epoch < 1 || p.validates != validating || p.step < 1;
+    };
+    StackedTraining t(ctx(), {member(graph, 1), member(graph, 2)}, training, &validation, o);
+    EXPECT_TRUE(t.train_epoch());
+    EXPECT_FALSE(t.was_cut());
+    EXPECT_EQ(calls, 7);
+    const double loss = t.record(0).state.validation_loss;
+    EXPECT_FALSE(t.train_epoch());
+    EXPECT_TRUE(t.was_cut());
+    EXPECT_EQ(t.record(0).state.epoch, 1);
+    EXPECT_EQ(t.record(0).state.step, 5);
+    EXPECT_EQ(t.record(0).state.validation_loss, loss);
+    EXPECT_FALSE(t.train_epoch()) << "it does not go on";
+  }
 }
 
 /// Cannot read one of its samples.

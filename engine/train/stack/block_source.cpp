@@ -7,7 +7,9 @@
 namespace keelson::detail {
 
 BlockSource::BlockSource(const Dataset& data, const StackedOptions& o, bool trains, Context& context)
-    : decoding_(decoding_for(context.device(), trains ? o.transform : nullptr)),
+    : options_(o),
+      trains_(trains),
+      decoding_(decoding_for(context.device(), trains ? o.transform : nullptr)),
       loader_(data, {.batch = o.batch,
                      .seed = o.seed,
                      .shuffle = trains && o.shuffle,
@@ -19,16 +21,25 @@ BlockSource::BlockSource(const Dataset& data, const StackedOptions& o, bool trai
   for (auto& b : blocks_) b.emplace(loader_, data, decoding_, count, o.batch);
 }
 
-void BlockSource::feed(BlockRing& ring, std::int64_t epoch) {
-  loader_.start_epoch(epoch);
-  const Batch* batch = loader_.next();
+bool BlockSource::feed(BlockRing& ring, std::int64_t epoch) {
+  StackedProgress at{.epoch = epoch, .steps = loader_.steps_per_epoch(), .validates = !trains_};
+  const auto goes_on = [&] { return !options_.go_on || options_.go_on(at); };
+  loader_.start_epoch(trains_ ? epoch : 0);
+  bool whole = goes_on();
+  const Batch* batch = whole ? loader_.next() : nullptr;
   for (std::int64_t i = 0; batch; ++i) {
     BatchBlock* const block = ring.to_fill(i);
-    if (!block) return;
-    for (; batch && !block->full(); batch = loader_.next()) block->add(*batch);
+    if (!block) return whole;
+    while (batch && !block->full()) {
+      block->add(*batch);
+      ++at.step;
+      whole = at.step == at.steps || goes_on();
+      batch = whole ? loader_.next() : nullptr;
+    }
     ring.publish(i);
   }
   ring.end();
+  return whole;
 }
 
 }  // namespace keelson::detail

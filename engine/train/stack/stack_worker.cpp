@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 
@@ -26,6 +27,10 @@ std::string not_finite(double loss, const RunState& state, const std::string& cu
 
 }  // namespace
 
+bool MemberState::reads_predictions() const {
+  return std::ranges::any_of(member.metrics, [](const auto& metric) { return metric->reads_predictions(); });
+}
+
 Batch MemberState::weighted(Batch batch, std::int64_t room) {
   if (!member.bag) return batch;
   weights.assign(static_cast<std::size_t>(room), 0.0f);
@@ -53,7 +58,7 @@ StackWorker::StackWorker(Context& context, int number, const StackedOptions& opt
 const Plan& StackWorker::plan_of(MemberState& m, bool training) {
   auto& plan = plans_[{m.member.graph.get(), training ? m.member.optimizer.get() : nullptr}];
   if (!plan) {
-    PlanOptions options{.batch = options_.batch, .training = training};
+    PlanOptions options{.batch = options_.batch, .training = training, .precision = options_.precision};
     if (training) options.optimizer = m.member.optimizer.get();
     options.inputs_as_read = !context_.device().shares_host_memory();
     plan = std::make_unique<Plan>(*m.member.graph, m.parameters, options);
@@ -70,7 +75,7 @@ void StackWorker::take(MemberState& m) {
   m.training.emplace(plan_of(m, true), m.parameters, options, training_, decoding_for(context_.device()));
   if (validation_) {
     m.validation.emplace(plan_of(m, false), m.parameters, options, *validation_, decoding_for(context_.device()));
-    if (!m.metrics.empty())
+    if (m.reads_predictions())
       m.predictions.resize(static_cast<std::size_t>(m.validation->executor.output(options_.prediction).elements()));
   }
   m.worker = number_;
@@ -139,7 +144,7 @@ void StackWorker::validate(const std::vector<MemberState*>& members, BlockRing& 
   const auto begin = [](MemberState& m) {
     m.validation->executor.reset_states();
     m.validation_sum = {};
-    for (const auto& metric : m.metrics) metric->reset(m.setup);
+    for (const auto& metric : m.member.metrics) metric->reset(m.setup);
   };
   for_each_block(members, blocks, begin, [&](MemberState& m, const BatchBlock& block) { validate_on(m, block); });
 }
@@ -154,11 +159,15 @@ void StackWorker::validate_on(MemberState& m, const BatchBlock& block) {
     executor.forward(params);
     const double loss = executor.loss();
     m.validation_sum.add(loss);
-    if (!m.metrics.empty()) {
-      const Tensor t = executor.output(options_.prediction);
-      context_.device().copy_to_host(m.predictions.data(), t.raw(), t.bytes());
-      const MetricBatch seen{batch.count, batch.indices, loss, m.predictions.data(), batch.fields[target_field_]};
-      for (const auto& metric : m.metrics) metric->update(seen);
+    if (!m.member.metrics.empty()) {
+      MetricBatch seen{batch.count, batch.indices, loss, nullptr, nullptr};
+      if (m.reads_predictions()) {
+        const Tensor t = executor.output(options_.prediction);
+        context_.device().copy_to_host(m.predictions.data(), t.raw(), t.bytes());
+        seen.predictions = m.predictions.data();
+        seen.targets = batch.fields[target_field_];
+      }
+      for (const auto& metric : m.member.metrics) metric->update(seen);
     }
     executor.carry_states();
     m.validation->input.finish();

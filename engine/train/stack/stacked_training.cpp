@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "engine/base/activity.hpp"
@@ -29,13 +30,19 @@ void require_member(const StackedMember& m, std::size_t number, const Dataset& t
   require_all_inputs(*m.graph, training);
 }
 
+double units_of(const Dataset& validation, const StackedOptions& o) {
+  return o.validation_units > 0 ? o.validation_units : static_cast<double>(validation.size() * o.unit.per_sample);
+}
+
 MetricSetup setup_of(const StackedMember& m, const Dataset& data, const StackedOptions& o) {
   MetricSetup setup{.data = data.describe(),
                     .samples = data.size(),
-                    .units = static_cast<double>(data.size()),
-                    .prediction_name = o.prediction,
+                    .units = units_of(data, o),
+                    .prediction_name = {},
                     .prediction = {},
                     .target = {}};
+  if (std::ranges::none_of(m.metrics, [](const auto& metric) { return metric->reads_predictions(); })) return setup;
+  setup.prediction_name = o.prediction;
   for (const auto& [name, node] : m.graph->outputs())
     if (name == o.prediction) setup.prediction = m.graph->nodes()[static_cast<std::size_t>(node)].shape.shape;
   for (const Field& f : data.fields())
@@ -62,25 +69,25 @@ struct StackedTraining::Impl {
   Impl(Context& where, std::vector<StackedMember> given, const Dataset& data, const Dataset* checked, StackedOptions o)
       : context(where), options(std::move(o)), training(data), validation(checked) {
     if (given.empty()) refuse("a stacked training of no members: expected at least one");
+    if (options.precision == Precision::fp16)
+      refuse("a stacked training in fp16: it has no loss scale; expected fp32, or bf16");
     require_enough_samples(training.size(), options.batch, 1, training.describe());
     for (std::size_t i = 0; i < given.size(); ++i) {
       require_member(given[i], i, training);
       auto& m = *members.emplace_back(std::make_unique<MemberState>(context, std::move(given[i])));
       m.record.state = first_state_of(m.member, training, options);
       m.record.done = m.member.epochs == 0;
-      if (!validation || !options.make_metrics) continue;
-      m.metrics = options.make_metrics();
-      if (m.metrics.empty()) continue;
+      const auto& metrics = m.member.metrics;
+      if (!validation || metrics.empty()) continue;
       m.setup = setup_of(m.member, *validation, options);
-      for (const auto& metric : m.metrics) metric->reset(m.setup);  // refuses data that it cannot measure
-      if (m.metrics[0]->higher_is_better()) m.record.state.best_metric = -std::numeric_limits<double>::infinity();
+      for (const auto& metric : metrics) metric->reset(m.setup);  // refuses data that it cannot measure
+      if (metrics[0]->higher_is_better()) m.record.state.best_metric = -std::numeric_limits<double>::infinity();
     }
     const bool host = context.device().shares_host_memory();
     int count = options.workers > 0 ? options.workers : host ? context.device().current_instance().concurrency() : 1;
     count = std::min<int>(count, static_cast<int>(members.size()));
     for (int w = 0; w < count; ++w)
       workers.push_back(std::make_unique<StackWorker>(context, w, options, training, validation));
-    deal();
     sources[0].emplace(training, options, true, context);
     if (validation) sources[1].emplace(*validation, options, false, context);
   }
@@ -89,7 +96,7 @@ struct StackedTraining::Impl {
   void deal() {
     MemberList open;
     for (const auto& m : members)
-      if (!m->record.done) open.push_back(m.get());
+      if (!m->record.done && m->record.state.epoch == epoch) open.push_back(m.get());
     const auto cost = [](const MemberState& m) {
       return m.seconds > 0 ? m.seconds : static_cast<double>(m.member.graph->parameter_count()) * 1e-9 + 1e-6;
     };
@@ -107,11 +114,21 @@ struct StackedTraining::Impl {
     }
   }
 
-  /// All workers at work on their members, with the batches of one pass over the data.
-  void pass(BlockSource& source, std::int64_t epoch,
+  /// The first epoch that a member lacks; no value: none lacks any.
+  std::optional<std::int64_t> first_epoch() const {
+    std::optional<std::int64_t> first;
+    for (const auto& m : members)
+      if (!m->record.done) first = std::min(first.value_or(m->record.state.epoch), m->record.state.epoch);
+    return first;
+  }
+
+  /// All workers at work on their members, with the batches of one pass over the data. Returns whether the pass came to
+  /// its end.
+  bool pass(BlockSource& source, std::int64_t epoch,
             void (StackWorker::*work)(const MemberList& members, BlockRing& blocks)) {
     BlockRing ring(source.block(0), source.block(1), static_cast<int>(workers.size()));
     std::vector<std::exception_ptr> failures(workers.size() + 1);
+    bool whole = false;
     std::vector<std::thread> threads;
     for (std::size_t w = 0; w < workers.size(); ++w)
       threads.emplace_back([&, w] {
@@ -122,7 +139,7 @@ struct StackedTraining::Impl {
         }
       });
     try {
-      source.feed(ring, epoch);
+      whole = source.feed(ring, epoch);
     } catch (...) {
       failures[0] = std::current_exception();
       ring.fail();
@@ -130,6 +147,7 @@ struct StackedTraining::Impl {
     for (auto& t : threads) t.join();
     for (const auto& f : failures)
       if (f) std::rethrow_exception(f);
+    return whole;
   }
 
   void finish_epoch(MemberState& m);
@@ -143,17 +161,18 @@ struct StackedTraining::Impl {
   std::vector<MemberList> dealt;  ///< members of each worker
   std::optional<BlockSource> sources[2];
   std::int64_t epoch = 0;
+  bool cut = false;
 };
 
 void StackedTraining::Impl::finish_epoch(MemberState& m) {
   StackedRecord& r = m.record;
   r.state.seconds += m.seconds;
   if (r.failure.empty() && validation) {
-    r.state.validation_loss = r.state.metric = m.validation_sum.value() / static_cast<double>(validation->size());
-    for (const auto& metric : m.metrics) metric->reduce(nullptr);
-    if (!m.metrics.empty()) {
-      r.state.metric = m.metrics[0]->value();
-      r.metric_values = m.metrics[0]->values();
+    r.state.validation_loss = r.state.metric = m.validation_sum.value() / units_of(*validation, options);
+    for (const auto& metric : m.member.metrics) metric->reduce(nullptr);
+    if (!m.member.metrics.empty()) {
+      r.state.metric = m.member.metrics[0]->value();
+      r.metric_values = m.member.metrics[0]->values();
     }
     if (!std::isfinite(r.state.metric) || !std::isfinite(r.state.validation_loss))
       r.failure = fmt::format("the validation after step {} gives a loss of {} and a metric of {}", r.state.step,
@@ -163,10 +182,11 @@ void StackedTraining::Impl::finish_epoch(MemberState& m) {
     r.done = true;
     return;
   }
-  r.train_loss = r.state.loss_sum / std::max(1.0, r.state.loss_samples);
+  const double units = r.state.loss_samples * static_cast<double>(options.unit.per_sample);
+  r.train_loss = r.state.loss_sum / std::max(1.0, units);
   begin_next_epoch(r.state);
-  const bool better = m.metrics.empty() ? r.state.metric < r.state.best_metric
-                                        : m.metrics[0]->better(r.state.metric, r.state.best_metric);
+  const bool better = m.member.metrics.empty() ? r.state.metric < r.state.best_metric
+                                               : m.member.metrics[0]->better(r.state.metric, r.state.best_metric);
   if (validation && better) {
     r.state.best_metric = r.state.metric;
     r.state.best_epoch = r.state.epoch;
@@ -180,31 +200,51 @@ StackedTraining::StackedTraining(Context& context, std::vector<StackedMember> me
     : impl_(std::make_unique<Impl>(context, std::move(members), training, validation, std::move(options))) {}
 StackedTraining::~StackedTraining() = default;
 
+void StackedTraining::resume(std::size_t m, const RunState& state) {
+  Impl& i = *impl_;
+  MemberState& member = *i.members.at(m);
+  if (state.step_in_epoch > 0)
+    refuse("member {} goes on from step {} of epoch {}: a stacked training goes on from the end of an epoch", m,
+           state.step_in_epoch, state.epoch + 1);
+  if (state.global_batch != i.options.batch || state.train_samples != i.training.size())
+    refuse("member {} was trained with batches of {} and {} samples: expected batches of {}, and {} samples", m,
+           state.global_batch, state.train_samples, i.options.batch, i.training.size());
+  member.record.state = state;
+  member.record.state.optimizer = member.member.optimizer->to_string();
+  member.record.state.schedule = member.member.schedule.to_string();
+  member.record.done = state.epoch >= member.member.epochs;
+}
+
 bool StackedTraining::train_epoch() {
   Impl& i = *impl_;
-  if (std::ranges::all_of(i.members, [](const auto& m) { return m->record.done; })) return false;
+  const auto first = i.first_epoch();
+  if (!first || i.cut) return false;
+  i.epoch = *first;
   i.deal();
   for (const MemberList& of_worker : i.dealt)
     for (MemberState* m : of_worker) m->seconds = 0;
+  std::vector<RunState> before;
+  for (const auto& m : i.members) before.push_back(m->record.state);
   {
     const Activity activity(Activity::Kind::step, 0, i.epoch + 1);
-    i.pass(*i.sources[0], i.epoch, &StackWorker::train);
+    i.cut = !i.pass(*i.sources[0], i.epoch, &StackWorker::train);
   }
-  if (i.validation) {
+  if (i.validation && !i.cut) {
     const Activity activity(Activity::Kind::validation, 0, i.epoch + 1);
-    i.pass(*i.sources[1], 0, &StackWorker::validate);
+    i.cut = !i.pass(*i.sources[1], i.epoch, &StackWorker::validate);
   }
-  ++i.epoch;
-  bool left = false;
+  if (i.cut) {
+    for (std::size_t m = 0; m < size(); ++m) i.members[m]->record.state = before[m];
+    return false;
+  }
   for (const MemberList& of_worker : i.dealt)
-    for (MemberState* m : of_worker) {
-      i.finish_epoch(*m);
-      left = left || !m->record.done;
-    }
+    for (MemberState* m : of_worker) i.finish_epoch(*m);
   for (std::size_t m = 0; m < size(); ++m)
     if (i.members[m]->record.done) stop(m);
-  return left;
+  return i.first_epoch().has_value();
 }
+
+bool StackedTraining::was_cut() const { return impl_->cut; }
 
 void StackedTraining::run() {
   while (train_epoch()) {

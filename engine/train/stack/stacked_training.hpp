@@ -10,8 +10,10 @@
 #include "engine/graph/parameters.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/optim/sgd.hpp"
+#include "engine/plan/precision.hpp"
 #include "engine/train/checkpoint/run_state.hpp"
 #include "engine/train/metrics/metric.hpp"
+#include "engine/train/sample_unit.hpp"
 
 namespace keelson {
 
@@ -29,11 +31,24 @@ struct StackedMember {
   std::int64_t epochs = 1;    ///< passes over the training data
   std::int64_t patience = 0;  ///< > 0: the member ends after so many epochs without a better validation
   bool bag = false;           ///< samples have the weights of TrainerOptions::bag, by the member's seed
+  /// Of the member's validations, and of no other member's; empty: the validation loss decides. The first metric
+  /// decides which epoch is better.
+  std::vector<std::shared_ptr<Metric>> metrics = {};
+};
+
+/// Where an epoch of a StackedTraining stands: StackedOptions::go_on.
+struct StackedProgress {
+  std::int64_t epoch = 0;  ///< from 0
+  std::int64_t step = 0;   ///< of the epoch, whose batch is read next
+  std::int64_t steps = 1;  ///< of the epoch
+  bool validates = false;  ///< the batches are those of the validation data
 };
 
 /// How the members of a StackedTraining are trained: what they have in common.
 struct StackedOptions {
   std::int64_t batch = 1;                            ///< samples of a step
+  Precision precision = Precision::fp32;             ///< as in PlanOptions; not fp16, which needs a loss scale
+  SampleUnit unit;                                   ///< of the losses in records
   std::uint64_t seed = 0;                            ///< of the order of the samples, and of the transform
   bool shuffle = true;                               ///< new sample order in each epoch; else the order of the data set
   std::shared_ptr<const SampleTransform> transform;  ///< of training samples; null: none
@@ -46,9 +61,10 @@ struct StackedOptions {
   std::int64_t block_bytes = 1 << 20;
   std::string prediction = "prediction";  ///< graph output that metrics read
   std::string target = "y";               ///< data field that metrics compare it with
-  /// Makes the metrics of a member's validations; empty: the validation loss decides. The first metric decides which
-  /// epoch is better.
-  std::function<std::vector<std::shared_ptr<Metric>>()> make_metrics;
+  double validation_units = 0;            ///< as MetricOptions::units, of the validation data
+  /// Called by the calling thread before a batch is read. False: the pass over the data ends here, and with that the
+  /// training (StackedTraining::was_cut). May be empty.
+  std::function<bool(const StackedProgress&)> go_on;
 };
 
 /// Where a member stands.
@@ -56,7 +72,7 @@ struct StackedRecord {
   /// As in a checkpoint of the member, which a Trainer can load. Its `metric`, `validation_loss`, `best_metric` and
   /// `best_epoch` are those of the validations. `seconds`: of the worker, for this member.
   RunState state;
-  double train_loss = 0;              ///< mean over the samples of the last epoch
+  double train_loss = 0;              ///< mean over the units of the samples of the last epoch
   std::vector<double> metric_values;  ///< Metric::values() of the first metric, of the last validation
   /// Empty, or why the member has ended before its time, in one line: "the loss became NaN in step 12; the first value
   /// that is not finite is in layer dense1".
@@ -85,9 +101,17 @@ class StackedTraining {
   ~StackedTraining();
   StackedTraining(const StackedTraining&) = delete;
 
+  /// Before the first epoch: member `m` goes on from this state of an earlier training, at the end of an epoch. The
+  /// caller has set its parameters() to those of that moment. Epochs begin with the first one that a member lacks, and
+  /// a member that has gone further waits for the others, since all have the same samples. Throws InputError for a
+  /// state within an epoch, or of another batch or number of samples.
+  void resume(std::size_t m, const RunState& state);
   /// Trains one epoch of all members that are not done, and validates them. Returns whether any member is left for
   /// another epoch. Rethrows the first exception of reading data or of a worker.
   bool train_epoch();
+  /// Whether StackedOptions::go_on has ended the training within an epoch. Members then have the records of the end of
+  /// the epoch before, and parameters of the epoch that was not finished, which are of no use.
+  bool was_cut() const;
   /// Trains all members until they are done.
   void run();
   /// Between epochs: member `m` takes part in no further epoch, and its executors are freed.

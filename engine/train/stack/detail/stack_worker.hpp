@@ -31,7 +31,6 @@ struct MemberState {
   StackedMember member;
   Parameters parameters;
   StackedRecord record;
-  std::vector<std::shared_ptr<Metric>> metrics;
   MetricSetup setup;  ///< of the validations
   std::optional<Fed> training, validation;
   int worker = -1;          ///< that has the executors; negative: none
@@ -40,6 +39,8 @@ struct MemberState {
   ExactSum validation_sum;  ///< of the losses of the validation under way
   std::vector<float> predictions;
   std::vector<float> weights;  ///< of the samples of a step, with StackedMember::bag
+
+  bool reads_predictions() const;  ///< whether any metric does
 
   /// The batch, which has room for so many samples, as the member sees it. Valid until the next call.
   Batch weighted(Batch batch, std::int64_t room);
