@@ -43,9 +43,18 @@ plot::Series reliability_line(const ensemble::Reliability& r, const std::string&
   return line;
 }
 
+bool are_of_one_network(const std::vector<ScoreRow>& rows) {
+  return std::ranges::all_of(rows, [](const ScoreRow& r) { return r.members.size() < 2; });
+}
+
 }  // namespace
 
 void print_scores(const std::vector<ScoreRow>& rows) {
+  if (are_of_one_network(rows)) {
+    fmt::print("\n");
+    for (const auto& r : rows) fmt::print("{:<34}{:>12}\n", r.name, shown(r.ensemble));
+    return;
+  }
   fmt::print("\n{:<34}{:>12}{:>16}{:>14}\n", "", "ensemble", "members' mean", "best member");
   for (const auto& r : rows)
     fmt::print("{:<34}{:>12}{:>16}{:>14}\n", r.name, shown(r.ensemble),
@@ -89,10 +98,11 @@ nlohmann::ordered_json class_facts(const ensemble::ClassEnsemble& s, double temp
 }
 
 void print_class_facts(const ensemble::ClassEnsemble& s, double temperature, const std::string& calibrated_on) {
-  fmt::print(
-      "\nentropy {:.5f} nats: {:.5f} of it in the data, as the members see it, and {:.5f} since the members do not "
-      "agree\nmean standard deviation of the members' probabilities: {:.5f}\n",
-      s.predictive_entropy(), s.mean_entropy(), s.bald(), s.deviation());
+  if (s.members().size() > 1)
+    fmt::print(
+        "\nentropy {:.5f} nats: {:.5f} of it in the data, as the members see it, and {:.5f} since the members do not "
+        "agree\nmean standard deviation of the members' probabilities: {:.5f}\n",
+        s.predictive_entropy(), s.mean_entropy(), s.bald(), s.deviation());
   if (!calibrated_on.empty()) fmt::print("temperature {:.4f}, fitted on {}\n", temperature, calibrated_on);
 }
 
@@ -136,6 +146,12 @@ std::string pit_histograms(const std::vector<ensemble::ValueEnsemble>& targets, 
 }
 
 std::string score_table(const std::vector<ScoreRow>& rows) {
+  if (are_of_one_network(rows)) {
+    std::string out = "<table class='narrow'>";
+    for (const auto& r : rows)
+      out += fmt::format("<tr><td>{}</td><td class='n'>{}</td></tr>", plot::escape(r.name), shown(r.ensemble));
+    return page_card(out + "</table>");
+  }
   std::string out =
       "<table class='narrow'><tr><th></th><th class='n'>ensemble</th><th class='n'>members' mean</th><th "
       "class='n'>best "

@@ -1,4 +1,4 @@
-"""A network that a search has found, ready to predict."""
+"""A network that a search has found, or that keelson-tabular has trained, ready to predict."""
 
 import json
 
@@ -10,9 +10,9 @@ __all__ = ["Predictor"]
 
 
 class Predictor:
-    """The network of a checkpoint of a search, which predicts from numbers in the units of the data.
+    """The network of a checkpoint of a search or of keelson-tabular, which predicts from numbers in the units of the data.
 
-    model(x) takes samples as the search's data had them, and standardises them as the search did. It returns numbers in
+    model(x) takes samples as the training's data had them, and scales them as the training did. It returns numbers in
     the units of y, (samples, numbers), or probabilities of the classes, (samples, classes). checkpoint: a file, or a
     folder with checkpoints; context: the device, by default this process' own; batch: samples that are computed at once.
 
@@ -23,8 +23,8 @@ class Predictor:
     def __init__(self, checkpoint, *, context=None, batch=64):
         found = _engine.Checkpoint(checkpoint)
         if "scaling" not in found.state.texts:
-            raise _errors.InputError(f"{found.path}: is not of a network that a search has found. Make others by "
-                                     "keelson.nets.from_checkpoint")
+            raise _errors.InputError(f"{found.path}: is not of a network that a search has found, or that keelson-tabular "
+                                     "has trained. Make others by keelson.nets.from_checkpoint")
         self.graph = nets.from_checkpoint(found.state)
         self.parameters = _engine.Parameters(self.graph, context or _engine.Context())
         found.load(self.parameters)
@@ -46,7 +46,10 @@ class Predictor:
             means, deviations = (a.reshape(1, -1, *[1] * (x.ndim - 2)) for a in (means, deviations))
         elif means.size > 1:
             raise _errors.InputError(f"x has the shape {x.shape}. Expected {means.size} channels or features, as the data of "
-                                     "the search had")
+                                     "the training had")
+        logs = numpy.array(self._x.get("logs", []), dtype=bool)
+        if logs.any():
+            x = numpy.where(logs, numpy.log1p(numpy.maximum(x, 0)), x)
         return numpy.ascontiguousarray((x - means) / deviations if means.size else x, dtype="float32")
 
     def raw(self, x):

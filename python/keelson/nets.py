@@ -3,9 +3,9 @@
 import json
 
 from . import _engine, _errors
-from ._engine.nets import _of_settings, cosmoflow, deepcam, deeplab_sc18, lstm_lm, tiramisu
+from ._engine.nets import _of_settings, cosmoflow, deepcam, deeplab_sc18, lstm_lm, mlp, tiramisu
 
-__all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "tiramisu"]
+__all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "mlp", "tiramisu"]
 
 
 def _flag(text):
@@ -42,12 +42,16 @@ def from_checkpoint(state):
         vocabulary = nodes["embedding"]["parameters"]["weights"][0]
         graph = lstm_lm(vocabulary, logits_output=True, cell=name.removeprefix("lm-"),
                         **given(hidden=int, layers=int, unroll=int, embedding=int, dropout=float, init=float, tied=_flag))
+    elif name == "tabular-mlp":
+        outputs = nodes[topology["outputs"]["prediction"]]["shape"][1]
+        graph = mlp(shape[1], outputs, classes=nodes["y"]["dtype"] == "s32",
+                    **given(layers=int, units=int, activation=str, batch_norm=_flag, dropout=float, dropout_layers=int))
     elif name.startswith("climate-"):
         graph = _of_settings(name, config, shape[1:])
     elif "genome" in state.texts:
         outputs = nodes[topology["outputs"]["prediction"]]["shape"][1]
         graph = _engine.search.network(name, state.texts["genome"], shape[1:], outputs, nodes["y"]["dtype"] == "s32")
     else:
-        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-*, climate-*, "
+        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-*, climate-*, tabular-*, "
                                  "or one that a search has found: make other networks by the functions that made them")
     return graph

@@ -8,6 +8,7 @@
 #include "nets/deeplab/deepcam.hpp"
 #include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "nets/mlp/mlp.hpp"
 #include "nets/registry.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 #include "objects.hpp"
@@ -62,6 +63,26 @@ Made lstm_lm(std::int64_t vocabulary, std::int64_t hidden, int layers, std::int6
                {"dropout", fmt::format("{}", dropout)},
                {"init", fmt::format("{}", init)},
                {"tied", text(tied)}});
+}
+
+Made mlp(std::int64_t features, std::int64_t outputs, bool classes, int layers, std::int64_t units,
+         const std::string& activation, bool batch_norm, float dropout, int dropout_layers) {
+  const nets::MlpOptions o{.features = features,
+                           .outputs = outputs,
+                           .classes = classes,
+                           .layers = layers,
+                           .units = units,
+                           .activation = activation,
+                           .batch_norm = batch_norm,
+                           .dropout = dropout,
+                           .dropout_layers = dropout_layers};
+  return made(nets::mlp(o), "tabular-mlp",
+              {{"layers", std::to_string(layers)},
+               {"units", std::to_string(units)},
+               {"activation", activation},
+               {"batch-norm", text(batch_norm)},
+               {"dropout", fmt::format("{}", dropout)},
+               {"dropout-layers", std::to_string(dropout_layers)}});
 }
 
 /// The losses of the climate networks by the names of keelson-climate's option --loss.
@@ -164,6 +185,13 @@ void bind_nets(nb::module_& m) {
       "CosmoFlow, which predicts cosmological parameters from cubes of matter: inputs 'x' (channels, size^3) and 'y'\n"
       "(targets), output 'prediction'. net: 'mlperf' (MLPerf HPC; 4 channels, 4 targets) or 'paper' (SC18; 1, 3).\n"
       "widths: filters of layers for which they differ from the published number: {'conv1': 24}.");
+  m.def(
+      "mlp", &mlp, nb::arg("features"), nb::arg("outputs"), nb::kw_only(), nb::arg("classes") = true,
+      nb::arg("layers") = 3, nb::arg("units") = 128, nb::arg("activation") = "relu", nb::arg("batch_norm") = false,
+      nb::arg("dropout") = 0.0f, nb::arg("dropout_layers") = 0,
+      "A dense network for the rows of a table, as keelson-tabular trains it: inputs x (features), and y, () int32 or\n"
+      "with classes=False (outputs) float32; output prediction. activation: relu, tanh, gelu, silu or sigmoid.\n"
+      "dropout_layers: drops units of the last so many hidden layers; 0: of all.");
   m.def("lstm_lm", &lstm_lm, nb::arg("vocabulary") = 10000, nb::kw_only(), nb::arg("hidden") = 200,
         nb::arg("layers") = 2, nb::arg("unroll") = 20, nb::arg("embedding") = 0, nb::arg("dropout") = 0.0f,
         nb::arg("init") = 0.1f, nb::arg("tied") = false, nb::arg("cell") = "lstm", nb::arg("logits_output") = false,

@@ -75,3 +75,30 @@ def test_climate(alone, program, tmp_path):
     result = keelson.evaluate(parameters, validation, metrics=[keelson.metrics.PooledIoU()])
     told = run(program("keelson-climate"), "evaluate", "--checkpoint", tmp_path / "run", "--data", tmp_path / "data")
     assert f"{result.loss:.4f}"[:5] in told
+
+
+def test_rows_of_a_table(alone, program, tmp_path):
+    """Python predicts as the program does, from numbers in the units of the table."""
+    r = numpy.random.default_rng(3)
+    x = numpy.abs(r.standard_normal((200, 3))) * [1, 50, 3]
+    x[:, 2] -= 4
+    with open(tmp_path / "rows.csv", "w") as file:
+        file.write("a,b,c,kind,number\n")
+        for row in x:
+            file.write(f"{row[0]:.6f},{row[1]:.6f},{row[2]:.6f},{'near' if row[1] < 30 else 'far'},{row[0] + row[2]:.6f}\n")
+    train = [program("keelson-tabular"), "train", "--data", tmp_path / "rows.csv", "--features", "a,b,c", "--layers", 1, "--units", 16,
+             "--batch", 8, "--epochs", 10, "--lr", 0.01, "--scale", "log"]
+    run(*train, "--target", "kind", "--out", tmp_path / "classes")
+    model = keelson.Predictor(tmp_path / "classes" / "checkpoints" / "best.h5")
+    assert model.classifies and model.classes == ["far", "near"]
+    near = model(x)[:, 1] > 0.5
+    told = json.loads(run(program("keelson-tabular"), "evaluate", "--checkpoint", tmp_path / "classes", "--data",
+                          tmp_path / "rows.csv", "--json"))
+    assert told["scores"]["accuracy"]["ensemble"] == pytest.approx(float((near == (x[:, 1] < 30)).mean()), abs=1e-9)
+    assert told["scores"]["accuracy"]["ensemble"] > 0.9
+    run(*train, "--target", "number", "--out", tmp_path / "numbers")
+    model = keelson.Predictor(tmp_path / "numbers" / "checkpoints" / "best.h5")
+    told = json.loads(run(program("keelson-tabular"), "evaluate", "--checkpoint", tmp_path / "numbers", "--data",
+                          tmp_path / "rows.csv", "--json"))
+    assert told["targets"][0]["mae"] == pytest.approx(float(abs(model(x)[:, 0] - x[:, 0] - x[:, 2]).mean()), rel=1e-4)
+    assert keelson.nets.mlp(28, 2, layers=5, units=300, activation="tanh").parameter_count == 370_502

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <utility>
 
 #include "engine/base/error.hpp"
@@ -63,47 +62,10 @@ std::optional<float> number_for_missing(const std::string& text) {
   return number;
 }
 
-/// Whether the table's target is a class: names, or few whole numbers.
-bool has_classes_in_table(const std::string& path, TableOptions options, Communicator* world) {
-  if (options.targets.size() > 1) return false;
-  options.classes = options.standardise = false;
-  std::unique_ptr<const TableDataset> table;
-  try {
-    table = std::make_unique<TableDataset>(path, options, world);
-  } catch (const InputError&) {  // names, or a fault of the table, which then also the second reading finds
-    return true;
-  }
-  constexpr std::size_t most_classes = 100;
-  bool whole = true;
-  std::set<float> different;
-  for_each_target<float>(*table, [&](const float* y) {
-    whole = whole && *y >= 0 && std::floor(*y) == *y;
-    if (whole && different.size() <= most_classes) different.insert(*y);
-  });
-  return whole && different.size() <= most_classes;
-}
-
-/// Whether the array of the targets holds whole numbers, in the first of the files.
-bool has_classes_in_array(const std::string& path, const std::string& y) {
-  const bool is_file = y.ends_with(".npy");
-  const auto files = find_files(is_file ? (std::filesystem::path(path) / y).string() : path, array_forms());
-  const auto file = ArrayFile::open(files.front());
-  const auto type = file->info(is_file ? file->names().front() : y).type;
-  return type != hdf5::Type::f16 && type != hdf5::Type::f32 && type != hdf5::Type::f64;
-}
-
 ArrayLayout layout_of(const std::string& name) {
   return name == "channels-last" ? ArrayLayout::channels_last
          : name == "none"        ? ArrayLayout::none
                                  : ArrayLayout::channels_first;
-}
-
-bool names_tables(const std::string& path) {
-  const auto tables = table_forms();
-  auto forms = tables;
-  for (const auto& form : array_forms()) forms.push_back(form);
-  const auto files = find_files(path, forms);
-  return std::ranges::any_of(tables, [&](const FileForm& f) { return f.has_name(files.front()); });
 }
 
 }  // namespace
@@ -164,7 +126,7 @@ void SearchData::open_table(const DataOptions& o, Communicator* world) {
   t.features = o.features;
   t.standardise = true;
   t.missing = number_for_missing(o.missing);
-  with_classes_ = t.classes = o.deduce_classes ? has_classes_in_table(o.data, t, world) : o.classes;
+  with_classes_ = t.classes = o.deduce_classes ? has_classes(o.data, t, world) : o.classes;
   auto table = std::make_shared<TableDataset>(o.data, t, world);
   classes_ = table->classes();
   x_means_ = table->means();
@@ -185,7 +147,7 @@ void SearchData::open(const DataOptions& o, Communicator* world) {
   a.y = o.y;
   a.layout = layout_of(o.layout);
   a.one_per_file = o.one_per_file;
-  with_classes_ = a.classes = o.deduce_classes ? has_classes_in_array(o.data, o.y) : o.classes;
+  with_classes_ = a.classes = o.deduce_classes ? has_whole_numbers(o.data, o.y) : o.classes;
   a.standardise = true;
   a.missing = number_for_missing(o.missing);
   auto arrays = std::make_shared<ArrayFileDataset>(o.data, a, world);

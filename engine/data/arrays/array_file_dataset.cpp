@@ -134,6 +134,14 @@ void read_field(const ArraySource& source, const ArrayField& field, std::int64_t
 
 }  // namespace
 
+bool has_whole_numbers(const std::string& path, const std::string& y) {
+  const bool is_file = y.ends_with(".npy");
+  const auto files = find_files(is_file ? (std::filesystem::path(path) / y).string() : path, array_forms());
+  const auto file = ArrayFile::open(files.front());
+  const auto type = file->info(is_file ? file->names().front() : y).type;
+  return type != hdf5::Type::f16 && type != hdf5::Type::f32 && type != hdf5::Type::f64;
+}
+
 struct ArrayFileDataset::Impl {
   Impl(std::string path_, ArrayFileOptions options_, Communicator* communicator);
 

@@ -46,6 +46,10 @@ struct ArrayFileOptions {
   std::vector<double> means = {}, deviations = {};
 };
 
+/// Whether the array `y` (ArrayFileOptions::y) holds whole numbers, in the first of the files under `path`: those of
+/// classes. Throws InputError for files that cannot be read.
+bool has_whole_numbers(const std::string& path, const std::string& y);
+
 /// Samples in arrays of files of any form that ArrayFile reads: HDF5, NetCDF, NumPy. Fields: "x" f32, and "y" f32, or
 /// with classes s32.
 ///

@@ -6,11 +6,13 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/data/arrays/array_file.hpp"
 #include "engine/data/files/file_list.hpp"
 #include "engine/data/files/find_files.hpp"
 #include "engine/data/files/shared_bytes.hpp"
@@ -33,7 +35,42 @@ std::vector<std::string> sorted_classes(std::vector<std::string> names) {
   return names;
 }
 
+/// Whether the values of the first target are whole numbers from 0, of which there are few different ones.
+bool has_few_whole_numbers(const TableDataset& table) {
+  constexpr std::size_t most_classes = 100;
+  std::vector<float> x(table.features().size()), y(table.targets().size());
+  void* const dst[] = {x.data(), y.data()};
+  std::set<float> different;
+  for (std::int64_t i = 0; i < table.size(); ++i) {
+    table.read(i, dst);
+    if (y[0] < 0 || std::floor(y[0]) != y[0]) return false;
+    different.insert(y[0]);
+    if (different.size() > most_classes) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool names_tables(const std::string& path) {
+  const auto tables = table_forms();
+  auto forms = tables;
+  for (const auto& form : array_forms()) forms.push_back(form);
+  const auto files = find_files(path, forms);
+  return std::ranges::any_of(tables, [&](const FileForm& f) { return f.has_name(files.front()); });
+}
+
+bool has_classes(const std::string& path, TableOptions options, Communicator* communicator) {
+  if (options.targets.size() > 1) return false;
+  options.classes = options.standardise = false;
+  std::unique_ptr<const TableDataset> table;
+  try {
+    table = std::make_unique<TableDataset>(path, options, communicator);
+  } catch (const InputError&) {  // names, or a fault of the table, which then also the second reading finds
+    return true;
+  }
+  return has_few_whole_numbers(*table);
+}
 
 std::vector<FileForm> table_forms() {
   const auto is_text = [](const std::string& path) { return path.ends_with(".csv") || path.ends_with(".tsv"); };
@@ -104,13 +141,13 @@ void TableDataset::Impl::number_classes(detail::TableRows& mine, const Impl* lik
         at = end + 1;
       }
   }
-  classes = like ? like->classes : sorted_classes(names);
+  classes = like ? like->classes : options.class_names.empty() ? sorted_classes(names) : options.class_names;
   std::map<std::string, float> number_of;
   for (std::size_t i = 0; i < classes.size(); ++i) number_of[classes[i]] = static_cast<float>(i);
   for (const auto& n : names)
     if (!number_of.contains(n))
       refuse("{}: the class '{}' is not one of the {} classes of {}. Expected the classes of the first table", path, n,
-             classes.size(), like->path);
+             classes.size(), like ? like->path : "the network");
   const std::size_t width = columns.width();
   for (std::size_t i = width - 1; i < mine.values.size(); i += width)
     mine.values[i] = number_of[mine.classes[static_cast<std::size_t>(mine.values[i])]];

@@ -20,6 +20,8 @@ struct TableOptions {
   /// The one target is a class, whose names are any texts: y is its number in the sorted list of names (numbers, if all
   /// names are numbers, in their order).
   bool classes = false;
+  /// The classes in the order of their numbers; empty: those of the table, sorted. Others are refused.
+  std::vector<std::string> class_names = {};
   bool standardise = false;  ///< features become (value - mean) / standard deviation over all rows
   /// Replaces empty fields (of Parquet: nulls), "nan" and "inf" of features; no value: these are refused.
   std::optional<float> missing;
@@ -31,6 +33,14 @@ struct TableOptions {
 
 /// The forms of files that TableDataset reads: CSV, names that end in .csv or .tsv, and Parquet, .parquet.
 std::vector<FileForm> table_forms();
+
+/// Whether the files under `path` are tables, by their names, and not arrays (array_forms()). Throws InputError if
+/// there are neither.
+bool names_tables(const std::string& path);
+
+/// Whether the one target of a table is a class: a column with names, or with at most 100 different whole numbers from
+/// 0. Reads the table. Throws InputError as TableDataset does. Collective.
+bool has_classes(const std::string& path, TableOptions options, Communicator* communicator = nullptr);
 
 /// A table in text files (engine/data/tables/table_text.hpp), or in Parquet files if Keelson was built with Apache
 /// Arrow, one sample for each row. Fields: "x" (features) f32, and "y" (targets) f32, or with classes () s32.
