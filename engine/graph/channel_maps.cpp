@@ -228,6 +228,22 @@ NetworkChange change_channels(const Graph& graph, const KeptChannels& channels) 
           std::move(all.maps)};
 }
 
+Parameters changed_parameters(const Parameters& parameters, const NetworkChange& change,
+                              const std::vector<std::string>& moments) {
+  Parameters next = parameters.remap(change.graph, change.maps);
+  for (const auto& [name, values] : change.values) next.set(next.at(name), values);
+  for (const auto& [name, factors] : change.gradient_factors) {
+    Parameter& p = next.at(name);
+    for (std::size_t m = 0; m < p.start_moments.size(); ++m) {
+      const bool squares = m < moments.size() && moments[m].ends_with("_sq");
+      auto& of_parameter = p.start_moments[m];
+      for (std::size_t e = 0; e < of_parameter.size(); ++e)
+        of_parameter[e] *= squares ? factors.at(e) * factors.at(e) : factors.at(e);
+    }
+  }
+  return next;
+}
+
 Graph with_widths(const Graph& graph, const Topology& topology) {
   std::map<std::string, Shape> shapes;
   for (const Topology::Node& n : topology.nodes) shapes[n.name] = n.shape;

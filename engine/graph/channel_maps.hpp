@@ -7,6 +7,7 @@
 
 #include "engine/graph/graph.hpp"
 #include "engine/graph/parameter_map.hpp"
+#include "engine/graph/parameters.hpp"
 #include "engine/graph/topology.hpp"
 
 namespace keelson {
@@ -18,6 +19,10 @@ struct NetworkChange {
   /// New values, in plain order, of parameters of the new network whose values are not copies: outgoing weights of a
   /// unit that takes the place of another. Their moments are copies all the same.
   std::map<std::string, std::vector<float>> values = {};
+  /// Of parameters of the new network, in plain order: by how much the gradient of each element is a multiple of that
+  /// of the element that it is a copy of. Moments that are means of gradients are multiplied by it, means of squares by
+  /// its square.
+  std::map<std::string, std::vector<float>> gradient_factors = {};
   std::string text = {};  ///< for people: what changes, and why; may be empty
 };
 
@@ -37,6 +42,12 @@ using KeptChannels = std::map<std::string, std::vector<std::int64_t>>;
 /// way that is not known (a loss), for sources of which different channels are kept where they belong together (a sum,
 /// the gates and the state of a recurrent layer), and for indices of channels that the node does not have.
 NetworkChange change_channels(const Graph& graph, const KeptChannels& channels);
+
+/// The parameters of the new network: remap(), the new values, and moments for the new gradients. `moments`: the names
+/// of the moments, as UpdateRule::state_names() has them; one whose name ends with "_sq" is a mean of squares. Throws
+/// InputError as Parameters::remap().
+Parameters changed_parameters(const Parameters& parameters, const NetworkChange& change,
+                              const std::vector<std::string>& moments);
 
 /// The maps of change_channels() alone, for a caller that makes the new network itself.
 ParameterMaps channel_maps(const Graph& graph, const KeptChannels& channels);

@@ -179,7 +179,10 @@ std::vector<UnitGroup> TiedIndices::groups() {
   return groups;
 }
 
-/// Whether the node's channels are its own, and not those of its sources.
+}  // namespace
+
+std::vector<UnitGroup> unit_groups(const Graph& graph) { return TiedIndices(graph).groups(); }
+
 bool makes_channels(const Graph& graph, const Graph::Node& n) {
   const auto ties = n.layer->channel_ties(graph.source_shapes(n));
   return std::ranges::any_of(ties, [](const ChannelTie& tie) {
@@ -187,10 +190,6 @@ bool makes_channels(const Graph& graph, const Graph::Node& n) {
            std::ranges::find(tie.places, Of::src, &TiedPlace::of) == tie.places.end();
   });
 }
-
-}  // namespace
-
-std::vector<UnitGroup> unit_groups(const Graph& graph) { return TiedIndices(graph).groups(); }
 
 NetworkChange keep_units(const Graph& graph, const std::vector<UnitGroup>& groups,
                          const std::vector<std::vector<std::int64_t>>& keep) {

@@ -45,6 +45,10 @@ struct UnitGroup {
 /// exactly one unit of one group.
 std::vector<UnitGroup> unit_groups(const Graph& graph);
 
+/// Whether the node's channels are its own, and not those of its sources: of a convolution, a dense layer, an
+/// embedding, a recurrent state.
+bool makes_channels(const Graph& graph, const Graph::Node& node);
+
 /// The network that has of group g the units keep[g] alone (ascending, without repetition, at least one). `groups`:
 /// unit_groups(graph). Throws InputError, naming the group, for other units, and if a group that is fixed would lose
 /// units.

@@ -25,6 +25,8 @@ std::map<std::string, std::string> describe(const NetworkChange& change) {
   for (const auto& [name, map] : change.maps) values["the map of " + name] = to_string(map);
   for (const auto& [name, array] : change.values)
     values["the values of " + name] = fmt::format("{:016x}", Digest().add(array).value());
+  for (const auto& [name, array] : change.gradient_factors)
+    values["the gradient factors of " + name] = fmt::format("{:016x}", Digest().add(array).value());
   return values;
 }
 
@@ -164,8 +166,7 @@ void Trainer::ask_for_change() {
                       }});
   if (!change) return;
   if (communicator_) parameters_.gather_shards(*communicator_);
-  auto parameters = parameters_.remap(change->graph, change->maps);
-  for (const auto& [name, values] : change->values) parameters.set(parameters.at(name), values);
+  auto parameters = changed_parameters(parameters_, *change, options_.moments());
   set_network(std::move(change->graph), std::move(parameters));
   observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change->text); });
 }

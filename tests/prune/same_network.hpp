@@ -8,9 +8,6 @@
 
 namespace keelson::testing {
 
-/// The same network without its dropout, whose masks depend on the places of elements.
-Graph without_dropout(const Graph& graph);
-
 /// Some units of each group that may lose units, at random. At least two units of each group stay.
 std::vector<std::vector<std::int64_t>> random_units(const std::vector<UnitGroup>& groups, std::uint64_t seed);
 

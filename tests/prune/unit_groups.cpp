@@ -7,10 +7,11 @@
 #include "engine/layers/layers.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "nets/registry.hpp"
-#include "tests/prune/random_graph.hpp"
 #include "tests/prune/same_network.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/data_files.hpp"
+#include "tests/support/network_runs.hpp"
+#include "tests/support/random_graph.hpp"
 
 /// Which units of a network belong together, and networks without some of them.
 namespace keelson::testing {

@@ -1,4 +1,4 @@
-#include "tests/prune/random_graph.hpp"
+#include "tests/support/random_graph.hpp"
 
 #include "engine/base/philox.hpp"
 #include "engine/layers/layers.hpp"
