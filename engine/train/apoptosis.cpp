@@ -7,9 +7,9 @@
 #include <set>
 
 #include "engine/base/exact_sum.hpp"
-#include "engine/base/philox.hpp"
 #include "engine/base/ranks.hpp"
 #include "engine/data/subset_dataset.hpp"
+#include "engine/train/detail/draw_probe.hpp"
 #include "engine/train/fed_executor.hpp"
 
 namespace keelson {
@@ -21,21 +21,6 @@ struct ChannelSums {
 };
 
 namespace {
-
-/// The probe's samples in the event before epoch `epoch`, drawn without repetition by numbers that follow from the
-/// arguments alone.
-std::vector<std::int64_t> draw_probe(std::int64_t samples, std::int64_t wanted, std::uint64_t seed,
-                                     std::int64_t epoch) {
-  const philox::Key key{seed, philox::stream_of("apoptosis"), static_cast<std::uint64_t>(epoch)};
-  std::set<std::int64_t> drawn;
-  for (std::uint64_t i = 0; std::ssize(drawn) < std::min(wanted, samples); ++i) {
-    const auto place = static_cast<std::int64_t>(philox::uniform(key, i) * static_cast<float>(samples));
-    drawn.insert(std::min(place, samples - 1));
-    if (i == static_cast<std::uint64_t>(4 * wanted))  // nearly all samples are wanted
-      for (std::int64_t s = 0; s < samples && std::ssize(drawn) < std::min(wanted, samples); ++s) drawn.insert(s);
-  }
-  return {drawn.begin(), drawn.end()};
-}
 
 std::string tap_of(int node) { return fmt::format("apoptosis {}", node); }
 
@@ -147,8 +132,10 @@ std::optional<NetworkChange> Apoptosis::operator()(const RunState& state, const 
     return std::nullopt;
   const Graph graph = with_widths(task_.graph, Topology::parse(state.topology));
   const auto groups = unit_groups(graph);
-  Probe probe{
-      options_, task_, {task_.training, draw_probe(task_.training.size(), options_.probe, task_.seed, state.epoch)}};
+  Probe probe{options_,
+              task_,
+              {task_.training,
+               detail::draw_probe("apoptosis", task_.training.size(), options_.probe, task_.seed, state.epoch)}};
 
   std::set<int> taps;
   for (const UnitGroup& group : groups)

@@ -218,7 +218,8 @@ PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   ops::StepParams params;
   params.seed = options_.seed;
   params.step = static_cast<std::uint64_t>(state_.step);
-  last_rate_ = options_.schedule.at(position(state_)) * (pruning_.enabled() ? pruning_.rate_factor() : 1);
+  last_rate_ = (options_.learning_rate ? options_.learning_rate(state_) : options_.schedule.at(position(state_))) *
+               (pruning_.enabled() ? pruning_.rate_factor() : 1);
   params.learning_rate = static_cast<float>(last_rate_);
   if (pruning_.enabled()) now.samples.assign(batch.indices, batch.indices + batch.count);
   if (ranks_.waits()) return now;

@@ -168,6 +168,7 @@ void Trainer::ask_for_change() {
   if (communicator_) parameters_.gather_shards(*communicator_);
   auto parameters = changed_parameters(parameters_, *change, options_.moments());
   set_network(std::move(change->graph), std::move(parameters));
+  state_.observed[network_changes_entry].push_back(static_cast<double>(state_.epoch));
   observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change->text); });
 }
 

@@ -61,6 +61,9 @@ struct TrainerOptions {
   SyncMode sync;                                     ///< by default synchronous
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
   Schedule schedule;                                                     ///< learning rate
+  /// The learning rate of the next step, in place of `schedule`, a function of its argument alone; empty: `schedule`.
+  /// Called on every rank before each step.
+  std::function<double(const RunState&)> learning_rate;
   double target = 0;      ///< > 0: training ends when the validation metric is this value or better
   double time_limit = 0;  ///< > 0: training ends, with a checkpoint, before this many seconds from `start` have passed
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();  ///< when the time limit begins

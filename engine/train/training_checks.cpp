@@ -115,9 +115,9 @@ void require_replicas(const TrainerOptions& o, Communicator* ranks) {
         options, counted(ranks->size(), "rank"));
   if (o.change_network)
     refuse(
-        "parts of the parameters on each rank ({}) with TrainerOptions::change_network (--apoptosis): a network can "
-        "change "
-        "only where each rank has whole parameters. Leave {} out",
+        "parts of the parameters on each rank ({}) with TrainerOptions::change_network (--apoptosis, --grow): a "
+        "network "
+        "can change only where each rank has whole parameters. Leave {} out",
         options, options);
 }
 
