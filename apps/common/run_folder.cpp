@@ -130,6 +130,7 @@ double take_median(std::vector<double>& values) {
 
 void RunRecorder::on_start(const RunState& s, const fs::path& resumed_from) {
   start_ = {resumed_from.empty() ? "start" : "resume", s.step, resumed_from.string()};
+  topology_ = s.topology;
   if (resumed_from.empty()) open();
 }
 
@@ -187,12 +188,16 @@ void RunRecorder::on_set_aside(const RunState&, const fs::path& folder) {
 /// here.
 void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch) {
   const auto before = read_metrics(folder_.metrics());
+  topology_ = s.topology;
   file_ = std::make_unique<MetricsFile>(folder_.metrics(), s.step, report_.unit);
   if (last_epoch && (before.epochs.empty() || before.epochs.back().epoch < last_epoch->epoch)) write(*last_epoch);
 }
 
-void RunRecorder::on_network_change(const RunState& s, const Graph&, const std::string& text) {
-  write(EventRecord{"network change", s.step, text});
+void RunRecorder::on_network_change(const RunState& s, const Graph& graph, const std::string& text) {
+  const auto size = [](const Graph& g) { return NetworkSize{g.parameter_count(), Topology(g).widths()}; };
+  const Graph before = with_widths(graph, Topology::parse(topology_));
+  write(EventRecord{"network change", s.step, text, NetworkRecord{s.epoch, size(before), size(graph)}});
+  topology_ = s.topology;
   step_before_ = last_step_;
 }
 

@@ -89,6 +89,7 @@ class RunRecorder final : public TrainObserver {
   const TargetMetrics* targets_;
   std::function<std::vector<ReportInput::Section>()> sections_;
   EventRecord start_;
+  std::string topology_;               ///< of the present network
   std::unique_ptr<MetricsFile> file_;  ///< null: a resumed run has made no step yet, and changed nothing
   TimeSplit seconds_;                  ///< since the last record
   double units_ = 0;

@@ -44,6 +44,23 @@ TEST(MetricsFile, ComeBack) {
   EXPECT_EQ(h.events.at(0).text, "all epochs done");
 }
 
+TEST(MetricsFile, KnowsHowTheNetworkChanged) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path);
+    file.write(EventRecord{"network change", 8, "growth", NetworkRecord{2, {30, {{"a", 3}}}, {50, {{"a", 5}}}}});
+  }
+  const auto events = read_metrics(path).events;
+  ASSERT_EQ(events.size(), 1u);
+  ASSERT_TRUE(events[0].network);
+  EXPECT_EQ(events[0].network->epoch, 2);
+  EXPECT_EQ(events[0].network->before.parameters, 30);
+  EXPECT_EQ(events[0].network->after.widths.at("a"), 5);
+  std::ofstream(path) << R"({"type":"event","event":"network change","step":8,"text":"of an older file"})" << "\n";
+  EXPECT_FALSE(read_metrics(path).events.at(0).network);
+}
+
 TEST(MetricsFile, NamesItsUnit) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";

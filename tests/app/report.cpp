@@ -116,6 +116,29 @@ TEST(Report, IsOneFileThatShowsEverything) {
     EXPECT_EQ(html.find(part), std::string::npos) << part;
 }
 
+TEST(Report, ShowsHowTheNetworkChanged) {
+  ReportInput in;
+  in.metric = std::make_shared<Perplexity>();
+  for (int i = 1; i <= 3; ++i) {
+    EpochRecord e;
+    e.epoch = i;
+    e.step = 10 * i;
+    e.seconds.compute = i == 3 ? 0.4 : 0.2;
+    in.history.epochs.push_back(e);
+  }
+  EXPECT_EQ(render_report(in).find("Network changes"), std::string::npos);
+  const NetworkSize before{300, {{"conv1", 4}, {"dense1", 7}}}, after{500, {{"conv1", 6}, {"dense1", 7}}};
+  in.history.events = {{"network change", 20, "growth: conv1 4 -> 6", NetworkRecord{2, before, after}}};
+  const auto html = render_report(in);
+  for (const char* part :
+       {"<h2>Network changes</h2>", "growth: conv1 4 -&gt; 6", ">Parameters</text>", ">Widths</text>",
+        ">Time of a step</text>", ">conv1</text>", "<title>3, 40<", "<title>2, 20<"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  EXPECT_EQ(html.find(">dense1</text>"), std::string::npos) << "it has not changed";
+  in.history.events[0].network.reset();
+  EXPECT_NE(render_report(in).find("growth: conv1"), std::string::npos) << "of an older file";
+}
+
 TEST(Report, OfALanguageModel) {
   ReportInput in;
   in.title = "Words";

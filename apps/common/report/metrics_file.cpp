@@ -63,11 +63,24 @@ EpochRecord epoch_of(const Json& j) {
   return r;
 }
 
+Json to_json(const NetworkSize& size) { return {{"parameters", size.parameters}, {"widths", size.widths}}; }
+
+NetworkSize size_of(const Json& j) {
+  return {j.at("parameters").get<std::int64_t>(), j.at("widths").get<std::map<std::string, std::int64_t>>()};
+}
+
+EventRecord event_of(const Json& j) {
+  EventRecord r{j.value("event", ""), j.at("step"), j.value("text", "")};
+  if (j.contains("before") && j.contains("after"))
+    r.network = {j.at("epoch").get<std::int64_t>(), size_of(j.at("before")), size_of(j.at("after"))};
+  return r;
+}
+
 void add(History& h, const Json& j) {
   const auto& type = j.at("type");
   if (type == "step") h.steps.push_back(step_of(j));
   if (type == "epoch") h.epochs.push_back(epoch_of(j));
-  if (type == "event") h.events.push_back({j.value("event", ""), j.at("step"), j.value("text", "")});
+  if (type == "event") h.events.push_back(event_of(j));
 }
 
 /// The lines that are left out.
@@ -213,8 +226,14 @@ void MetricsFile::write(const EpochRecord& r) {
 }
 
 void MetricsFile::write(const EventRecord& r) {
-  line(Json{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}, {"time", utc_now()}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace));
+  Json j{{"type", "event"}, {"event", r.event}, {"step", r.step}, {"text", r.text}};
+  if (r.network) {
+    j["epoch"] = r.network->epoch;
+    j["before"] = to_json(r.network->before);
+    j["after"] = to_json(r.network->after);
+  }
+  j["time"] = utc_now();
+  line(j.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 History read_metrics(const std::filesystem::path& path) {

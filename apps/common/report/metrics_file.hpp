@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,12 +13,25 @@
 
 namespace keelson::app {
 
+/// How large a network is.
+struct NetworkSize {
+  std::int64_t parameters = 0;                 ///< elements that are trained
+  std::map<std::string, std::int64_t> widths;  ///< of each node with parameters
+};
+
+/// A change of the network that is trained.
+struct NetworkRecord {
+  std::int64_t epoch = 0;  ///< finished epochs
+  NetworkSize before, after;
+};
+
 /// An event of a run: "start", "resume", "checkpoint", "best", "ranks lost", "network change", "step time",
 /// "stop".
 struct EventRecord {
   std::string event;
   std::int64_t step = 0;
   std::string text;
+  std::optional<NetworkRecord> network = {};  ///< of "network change"; older files have none
 };
 
 /// All records of a run.

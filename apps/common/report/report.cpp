@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/common/report/network_plots.hpp"
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "apps/common/time_table.hpp"
@@ -201,14 +202,6 @@ std::string losses(const ReportInput& in) {
   return rows.empty() ? "" : "<h2>Ranks lost</h2><div class='card'><table>" + rows + "</table></div>";
 }
 
-std::string network_changes(const ReportInput& in) {
-  std::string rows;
-  for (const auto& e : in.history.events)
-    if (e.event == "network change" || e.event == "step time")
-      rows += fmt::format("<tr><td>step {}</td><td class='v'>{}</td></tr>", e.step, escape(e.text));
-  return rows.empty() ? "" : "<h2>Network changes</h2><div class='card'><table>" + rows + "</table></div>";
-}
-
 std::string facts(const std::string& title, const ReportInput::Facts& rows) {
   std::string out = "<div><h2>" + title + "</h2><div class='card'><table>";
   for (const auto& [key, value] : rows)
@@ -254,7 +247,7 @@ std::string render_report(const ReportInput& in) {
   out += "<h1>" + escape(in.title) + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>";
   out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in);
   for (const auto& s : in.sections) out += "<h2>" + escape(s.title) + "</h2>" + s.html;
-  out += time_split(in) + losses(in) + network_changes(in);
+  out += time_split(in) + losses(in) + network_changes(in.history);
   out += "<div class='grid2'>" + facts("Machine", in.machine) + facts("Configuration", in.configuration) + "</div>";
   return out + plan_table(in) + "</main></body></html>\n";
 }
