@@ -26,23 +26,6 @@ bool given(const CLI::Option& option, const std::vector<std::string>& arguments)
   return std::any_of(arguments.begin(), arguments.end(), names);
 }
 
-std::string read_config(const std::string& path) {
-  constexpr std::size_t most = 1 << 20;
-  std::error_code error;
-  if (path.empty()) refuse("--config: found an empty name, expected a TOML file");
-  if (std::filesystem::is_directory(path, error)) refuse("--config {}: is a folder, expected a TOML file", path);
-  std::ifstream file(path, std::ios::binary);  // also reads pipes: --config <(make-options)
-  std::string text(most + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file && !file.eof()) refuse("--config {}: cannot be read; check the path and its permissions", path);
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > most) refuse("--config {}: is larger than 1 MiB, expected a TOML file with options", path);
-  if (text.find('\0') != std::string::npos)
-    refuse("--config {}: holds bytes of value 0, expected a TOML file as UTF-8 text", path);
-  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte order mark that some editors write
-  return text;
-}
-
 /// Refuses two errors that CLI11 accepts: a key that stands twice in a section (CLI11 makes a list of the values), and
 /// a line without a value (CLI11 ignores the line).
 void check_keys(const std::string& text, const std::string& path) {
@@ -86,8 +69,7 @@ void check_keys(const std::string& text, const std::string& path) {
   }
 }
 
-std::vector<CLI::ConfigItem> items_of(const std::string& path) {
-  const std::string text = read_config(path);
+std::vector<CLI::ConfigItem> items_of(const std::string& text, const std::string& path) {
   check_keys(text, path);
   std::istringstream lines(text);
   try {
@@ -98,6 +80,31 @@ std::vector<CLI::ConfigItem> items_of(const std::string& path) {
 }
 
 }  // namespace
+
+std::string read_toml(const std::string& path, const std::string& option) {
+  constexpr std::size_t most = 1 << 20;
+  std::error_code error;
+  if (path.empty()) refuse("{}: found an empty name, expected a TOML file", option);
+  if (std::filesystem::is_directory(path, error)) refuse("{} {}: is a folder, expected a TOML file", option, path);
+  std::ifstream file(path, std::ios::binary);  // also reads pipes: --config <(make-options)
+  std::string text(most + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file && !file.eof()) refuse("{} {}: cannot be read; check the path and its permissions", option, path);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > most) refuse("{} {}: is larger than 1 MiB, expected a TOML file", option, path);
+  if (text.find('\0') != std::string::npos)
+    refuse("{} {}: holds bytes of value 0, expected a TOML file as UTF-8 text", option, path);
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);  // the byte order mark that some editors write
+  return text;
+}
+
+std::vector<TomlEntry> toml_entries(const std::string& text, const std::string& path) {
+  std::vector<TomlEntry> entries;
+  for (CLI::ConfigItem& item : items_of(text, path))
+    if (item.name != "++" && item.name != "--")  // begin and end of a section
+      entries.push_back({CLI::detail::join(item.parents, "."), std::move(item.name), std::move(item.inputs)});
+  return entries;
+}
 
 std::vector<std::string> long_names(const CLI::App& subcommand) {
   std::vector<std::string> names;
@@ -111,7 +118,7 @@ std::vector<std::string> arguments_from_config(const std::string& path, const CL
                                                const std::vector<std::string>& arguments) {
   std::map<const CLI::Option*, std::vector<std::string>>
       made;  // a later key wins, e.g. a key of the subcommand's section
-  for (const CLI::ConfigItem& item : items_of(path)) {
+  for (const CLI::ConfigItem& item : items_of(read_toml(path, "--config"), path)) {
     if (item.name == "++" || item.name == "--") continue;  // begin and end of a section
     const std::string section = item.parents.empty() ? subcommand.get_name() : item.parents.front();
     if (std::find(subcommands.begin(), subcommands.end(), section) == subcommands.end() || item.parents.size() > 1)

@@ -127,6 +127,11 @@ void declare(OptimizerOptions& o, Subcommand& v) {
            "epoch, undone where the loss rises")
       .one_of({"off", "conservative", "normal", "aggressive"})
       .stored();
+  v.option_without_default("--grow", o.grow,
+                           "Add units while the network trains, as this TOML file says (docs/growing.md): the widest "
+                           "layers, when they grow, and the learning rate afterwards",
+                           "BLUEPRINT")
+      .stored();
   v.option("--prune-samples", o.prune_samples,
            "Leave samples out of epochs: infobatch: a random part of those with small losses, the rest of which counts "
            "more; random: any; kakurenbo: those with the smallest losses; forgetting: those that are never forgotten; "
@@ -189,6 +194,8 @@ void check(const OptimizerOptions& o) {
   if (o.prune_ratio >= 0 && o.prune_samples == "none")
     refuse("--prune-ratio {} belongs to --prune-samples, which is none: give a rule, e.g. --prune-samples infobatch",
            o.prune_ratio);
+  if (o.apoptosis != "off" && !o.grow.empty())
+    refuse("--grow with --apoptosis {}: one adds units, the other removes them. Leave one of them out", o.apoptosis);
   SyncMode::parse(o.sync);
 }
 

@@ -42,6 +42,7 @@ struct OptimizerOptions {
   bool lars_rate_outside = false, nvlamb = false, adapt_vectors = false;
   std::string sync = "synchronous";  ///< as SyncMode::parse() reads it
   std::string apoptosis = "off";     ///< or as ApoptosisOptions::of() reads it
+  std::string grow;                  ///< path of a blueprint (parse_blueprint()); empty: none
 };
 
 /// Declares these options on a subcommand. They are stored in checkpoints.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "apps/common/blueprint.hpp"
 #include "apps/common/console.hpp"
 #include "apps/common/evaluation.hpp"
 #include "apps/common/machine.hpp"
@@ -315,6 +316,11 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.schedule = make_schedule(o);
   t.sync = SyncMode::parse(o.sync);
   if (o.apoptosis != "off") apoptosis_ = ApoptosisOptions::of(o.apoptosis);
+  if (!o.grow.empty()) {
+    t.texts[blueprint_text] = blueprint(o.grow);
+    growth_ = parse_blueprint(t.texts[blueprint_text], o.grow);
+    blueprint_path_ = o.grow;
+  }
   t.max_steps = options_.max_steps;
   t.time_limit = options_.time_limit;
   t.start = start_;
@@ -369,6 +375,19 @@ ExitCode TrainingRun::train_in_stack(const TrainingTask& task, TrainerOptions t)
 }
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
+  if (!growth_) return train_network(task, task.graph, std::move(t));
+  const Graph narrow = starting_network_of(task.graph);
+  TrainingTask starting{narrow,         task.training, task.validation, task.in_memory,
+                        task.precision, task.title,    task.options};
+  starting.targets = task.targets;
+  starting.targets_note = task.targets_note;
+  starting.left_out = task.left_out;
+  starting.mlperf = task.mlperf;
+  starting.sections = task.sections;
+  return train_network(starting, task.graph, std::move(t));
+}
+
+ExitCode TrainingRun::train_network(const TrainingTask& task, const Graph& whole, TrainerOptions t) const {
   compare_values(launch_.world, dashed(task.options.common_values()), "options");
   check(options_.exchange, task.precision);
   if (launch_.member && launch_.member->stack) return train_in_stack(task, std::move(t));
@@ -403,14 +422,7 @@ ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
     launch_.member->data->decline();
   const Dataset& training = shares ? launch_.member->data->training() : task.training;
   const Dataset* const validation_data = shares ? launch_.member->data->validation() : task.validation;
-  if (apoptosis_)
-    t.change_network = Apoptosis(*apoptosis_, {.graph = task.graph,
-                                               .training = training,
-                                               .ranks = &world,
-                                               .epochs = t.epochs,
-                                               .seed = t.seed,
-                                               .precision = t.precision,
-                                               .threads = t.threads});
+  let_network_change(task, whole, training, world, t);
   const auto made = make_trainer(task, training, validation_data, session, t, parameters);
   Trainer& trainer = *made;
   if (checkpoint_) trainer.resume(*checkpoint_);

@@ -21,6 +21,7 @@
 #include "engine/graph/graph.hpp"
 #include "engine/train/apoptosis.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
+#include "engine/train/growth.hpp"
 
 namespace keelson::app {
 
@@ -106,6 +107,15 @@ class TrainingRun {
  private:
   void fill(Subcommand& subcommand, const NetworkFamily& family, bool other_data, const RunOptions& o,
             const Recipes& recipes) const;
+  /// The text of the blueprint of --grow: a resumed run has that of its checkpoint, unless another file is given.
+  std::string blueprint(const std::string& path) const;
+  /// The network that --grow begins with, from the program's.
+  Graph starting_network_of(const Graph& whole) const;
+  /// As train(); `whole`: the program's network, of which `task` may have a narrower one (--grow).
+  ExitCode train_network(const TrainingTask& task, const Graph& whole, TrainerOptions t) const;
+  /// Lets the network change as --apoptosis or --grow say. `whole` and `training` must outlive the run.
+  void let_network_change(const TrainingTask& task, const Graph& whole, const Dataset& training, Communicator& world,
+                          TrainerOptions& t) const;
   void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
                                  TrainerOptions& t) const;
   ExitCode train_in_stack(const TrainingTask& task, TrainerOptions t) const;  ///< with --stack
@@ -116,6 +126,8 @@ class TrainingRun {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   ProcessGrid::Extents grid_;
   std::optional<ApoptosisOptions> apoptosis_;  ///< of --apoptosis
+  std::optional<GrowthOptions> growth_;        ///< of --grow
+  std::string blueprint_path_;                 ///< of --grow, for errors
   std::optional<CheckpointReader> checkpoint_;
   RunFolder folder_;
   std::chrono::steady_clock::time_point run_start_;  ///< start of MLPerf's timed part: before any data are opened

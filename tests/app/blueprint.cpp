@@ -1,0 +1,71 @@
+#include "apps/common/blueprint.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/data_files.hpp"
+
+namespace keelson::app {
+namespace {
+
+using testing::message_of;
+
+std::string refusal_of(const std::string& text) {
+  return message_of<InputError>([&] { parse_blueprint(text, "b.toml"); });
+}
+
+TEST(Blueprint, SaysHowANetworkGrows) {
+  const GrowthOptions o = parse_blueprint(R"(# a comment
+method = "zero"
+factor = 2
+epochs = [4, 8]
+layers = "all"
+rate = "lemon"
+probe = 16
+
+[widths]
+"*" = ["0.25x", "1x"]
+conv1 = 48
+"block1.conv" = [8, "2.5x"]
+)",
+                                          "b.toml");
+  EXPECT_EQ(o.method, WidenMethod::zero);
+  EXPECT_EQ(o.factor, 2);
+  EXPECT_EQ(o.epochs, (std::vector<std::int64_t>{4, 8}));
+  EXPECT_FALSE(o.one_layer);
+  EXPECT_EQ(o.rate, GrownRate::lemon);
+  EXPECT_EQ(o.probe, 16);
+  ASSERT_EQ(o.widths.size(), 3U);
+  EXPECT_EQ(o.widths.at("*").least.times, 0.25);
+  EXPECT_EQ(o.widths.at("*").most.times, 1);
+  EXPECT_EQ(o.widths.at("conv1").least.times, 1);
+  EXPECT_EQ(o.widths.at("conv1").most.units, 48);
+  EXPECT_EQ(o.widths.at("block1.conv").least.units, 8);
+  EXPECT_EQ(o.widths.at("block1.conv").most.times, 2.5);
+}
+
+TEST(Blueprint, HasDefaults) {
+  const GrowthOptions o = parse_blueprint("[widths]\ndense1 = 9\n", "b.toml");
+  EXPECT_EQ(o.method, WidenMethod::copy);
+  EXPECT_EQ(o.factor, 1.5);
+  EXPECT_EQ(o.patience, 3);
+  EXPECT_TRUE(o.epochs.empty());
+  EXPECT_TRUE(o.one_layer);
+  EXPECT_EQ(o.rate, GrownRate::schedule);
+}
+
+TEST(Blueprint, RefusesWhatItDoesNotKnow) {
+  EXPECT_EQ(refusal_of("[widths]\na = 0\n"), "'b.toml': a = 0: expected a whole number of 1 or more");
+  EXPECT_EQ(refusal_of("[widths]\na = \"x\"\n"), "'b.toml': a = x: expected a number above 0");
+  EXPECT_EQ(refusal_of("[widths]\na = [1, 2, 3]\n"),
+            "'b.toml': a = 1, 2, 3: expected the most units, or [units at first, most units]");
+  EXPECT_EQ(refusal_of("rate = \"fast\"\n"), "'b.toml': rate 'fast': expected schedule, lemon or net2net");
+  EXPECT_EQ(refusal_of("layers = \"two\"\n"), "'b.toml': layers = two: expected \"one\" or \"all\"");
+  EXPECT_EQ(refusal_of("[layers]\na = 3\n"), "'b.toml': unknown section [layers]; expected [widths] alone");
+  EXPECT_NE(refusal_of("factr = 3\n").find("unknown key 'factr'"), std::string::npos);
+  EXPECT_NE(refusal_of("factor = 3\n").find("has no section [widths]"), std::string::npos);
+  EXPECT_NE(refusal_of("patience = 3\nepochs = [2]\n[widths]\na = 9\n").find("both patience and epochs"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace keelson::app
