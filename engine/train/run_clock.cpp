@@ -26,9 +26,10 @@ void RunClock::add_step(const TimeSplit& parts, double wall, std::int64_t sample
 
 RunTimes RunClock::gather(const RunState& state, Communicator& ranks) const {
   const double communication = std::min(waits_.communication(ranks), run_.exchange);
-  auto times = gather_run_times({run_.compute, communication, run_.exchange - communication, run_.input.reading,
-                                 run_.input.decoding, run_.input.ranks, run_.copy, validation_, checkpoints_, 0},
-                                watch_.seconds(), ranks);
+  auto times =
+      gather_run_times({run_.compute, communication, run_.exchange - communication, run_.input.reading,
+                        run_.input.decoding, run_.input.ranks, run_.copy, validation_, checkpoints_, changes_, 0},
+                       watch_.seconds(), ranks);
   times.steps = state.step - steps_before_;
   return times;
 }

@@ -39,6 +39,7 @@ class RunClock {
   void add_step(const TimeSplit& parts, double wall, std::int64_t samples);
   void add_validation(double seconds) { validation_ += seconds; }   ///< counts a validation
   void add_checkpoint(double seconds) { checkpoints_ += seconds; }  ///< counts a checkpoint
+  void add_change(double seconds) { changes_ += seconds; }          ///< counts the choice of a network
 
   double seconds() const { return seconds_before_ + watch_.seconds(); }  ///< for RunState::seconds
   const TimeSplit& epoch() const { return epoch_; }                      ///< parts of the epoch's steps
@@ -52,7 +53,7 @@ class RunClock {
   double seconds_before_ = 0;
   std::int64_t steps_before_ = 0;
   TimeSplit epoch_, run_;
-  double epoch_wall_ = 0, validation_ = 0, checkpoints_ = 0;  ///< seconds
+  double epoch_wall_ = 0, validation_ = 0, checkpoints_ = 0, changes_ = 0;  ///< seconds
   std::int64_t epoch_samples_ = 0;
   WaitSplit waits_;
 };

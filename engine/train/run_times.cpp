@@ -15,6 +15,7 @@ std::string_view to_string(TimePart part) {
                                                            "copy",
                                                            "validation",
                                                            "checkpoints",
+                                                           "changes of the network",
                                                            "other"};
   return names[static_cast<std::size_t>(part)];
 }

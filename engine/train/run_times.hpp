@@ -21,9 +21,10 @@ enum class TimePart : std::uint8_t {
   copy,           ///< samples handed to the device
   validation,     ///< all of it
   checkpoints,    ///< those that were written, or waited for while rank 0 wrote them
+  changes,        ///< the choice of other networks, and their plans
   other,          ///< start of epochs, observers, and the rest
 };
-inline constexpr std::size_t time_parts = 10;  ///< number of them
+inline constexpr std::size_t time_parts = 11;  ///< number of them
 std::string_view to_string(TimePart part);     ///< "exposed communication"
 
 /// Where the wall time of a run went, over all ranks.

@@ -153,6 +153,7 @@ void Trainer::adopt_sync_mode(std::int64_t epochs) {
 void Trainer::ask_for_change() {
   if (!options_.change_network || state_.epoch == 0 || state_.step_in_epoch > 0) return;
   synchronize();
+  const Stopwatch watch;
   std::optional<NetworkChange> change;
   const auto compare = [this](const std::map<std::string, std::string>& values) {
     if (communicator_)
@@ -164,11 +165,12 @@ void Trainer::ask_for_change() {
                         compare({{"the network", change ? "another one" : "as it was"}});
                         if (change) compare(describe(*change));
                       }});
-  if (!change) return;
+  if (!change) return clock_.add_change(watch.seconds());
   if (communicator_) parameters_.gather_shards(*communicator_);
   auto parameters = changed_parameters(parameters_, *change, options_.moments());
   set_network(std::move(change->graph), std::move(parameters));
   state_.observed[network_changes_entry].push_back(static_cast<double>(state_.epoch));
+  clock_.add_change(watch.seconds());
   observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change->text); });
 }
 
