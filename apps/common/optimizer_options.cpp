@@ -123,7 +123,7 @@ void declare(OptimizerOptions& o, Subcommand& v) {
          "alike, as if the data had been drawn with replacement; each of --members has its own weights")
       .stored();
   v.option("--apoptosis", o.apoptosis,
-           "Remove units that contribute nothing while the network trains: up to 5, 10 or 20 % of a layer before an "
+           "Remove units that contribute nothing while the network trains: up to 10, 20 or 30 % of a layer before an "
            "epoch, undone where the loss rises")
       .one_of({"off", "conservative", "normal", "aggressive"})
       .stored();

@@ -29,6 +29,7 @@ void TrainingRun::let_network_change(const TrainingTask& task, const Graph& whol
     t.change_network = Apoptosis(*apoptosis_, {.graph = task.graph,
                                                .training = training,
                                                .ranks = &world,
+                                               .batch = t.batch,
                                                .epochs = t.epochs,
                                                .seed = t.seed,
                                                .precision = t.precision,

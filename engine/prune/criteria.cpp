@@ -6,26 +6,11 @@
 #include <numeric>
 #include <set>
 
+#include "engine/prune/detail/slices.hpp"
+
 namespace keelson {
 
 namespace {
-
-/// Calls f(element) for all elements of an array whose index along `dim` is `index`, in plain order.
-template <class F>
-void for_each_at(const Shape& shape, int dim, std::int64_t index, F f) {
-  std::int64_t before = 1, behind = 1;
-  for (int d = 0; d < dim; ++d) before *= shape[d];
-  for (int d = dim + 1; d < shape.rank(); ++d) behind *= shape[d];
-  for (std::int64_t b = 0; b < before; ++b)
-    for (std::int64_t i = 0; i < behind; ++i) f(static_cast<std::size_t>((b * shape[dim] + index) * behind + i));
-}
-
-/// Index of an element along `dim`.
-std::int64_t index_along(const Shape& shape, int dim, std::size_t element) {
-  std::int64_t behind = 1;
-  for (int d = dim + 1; d < shape.rank(); ++d) behind *= shape[d];
-  return static_cast<std::int64_t>(element) / behind % shape[dim];
-}
 
 std::map<std::string, ParameterSpec> specs_of(const Graph& graph) {
   std::map<std::string, ParameterSpec> specs;
@@ -124,9 +109,11 @@ std::string to_string(UnitRemoval::Reason reason) {
     case UnitRemoval::Reason::no_effect:
       return "no effect";
     case UnitRemoval::Reason::twin:
+      return "twin";
+    case UnitRemoval::Reason::redundant:
       break;
   }
-  return "twin";
+  return "redundant";
 }
 
 std::vector<UnitFacts> unit_facts(const Graph& graph, const UnitGroup& group, const ParameterValues& values,

@@ -43,14 +43,15 @@ struct UnitCriteria {
 /// A unit that can go, and what takes its place.
 struct UnitRemoval {
   /// dead: never another number than 0; constant: hardly varies; no_effect: what it adds to the layers that read it
-  /// hardly varies; twin: another unit does the same.
-  enum class Reason : std::uint8_t { dead, constant, no_effect, twin };
+  /// hardly varies; twin: another unit does the same; redundant: a linear combination of the others does nearly the
+  /// same (UnitRedundancy).
+  enum class Reason : std::uint8_t { dead, constant, no_effect, twin, redundant };
   std::int64_t unit = 0;         ///< its number in the group
   Reason reason = Reason::dead;  ///< why it can go
   std::int64_t twin = -1;        ///< of a twin: the unit that stays
   double factor = 1;  ///< of a twin: the removed unit's outgoing weights, times this, are added to those of `twin`
 };
-/// "dead", "constant", "no effect" or "twin".
+/// "dead", "constant", "no effect", "twin" or "redundant".
 std::string to_string(UnitRemoval::Reason reason);
 
 /// The units that can go, those with the least effect first: dead ones, then constant ones, then those without effect,
@@ -66,7 +67,7 @@ std::vector<UnitRemoval> units_to_remove(const Graph& graph, const UnitGroup& gr
 
 /// Changes `values` so that the rest of the network does without these units: adds the mean of constant units and of
 /// units without effect to the biases of the layers that multiply them, and outgoing weights of twins to those of the
-/// units that stay.
+/// units that stay. Not for redundant units, which UnitRedundancy::replace() replaces.
 void compensate(const UnitGroup& group, const std::vector<UnitRemoval>& removals, const ValueStatistics& statistics,
                 const std::map<std::string, Shape>& shapes, ParameterValues& values);
 

@@ -17,15 +17,20 @@ namespace keelson {
 
 /// When and how fast a network loses units.
 struct ApoptosisOptions {
-  UnitCriteria criteria;         ///< which units can go
-  double share = 0.1;            ///< of a group's units, the most that go in one event
+  UnitCriteria criteria;  ///< which units can go
+  /// Of a group's units, the most that go in one event; rounded up to where a multiple is left.
+  double share = 0.2;
+  bool redundant = true;         ///< whether units can go that a linear combination of others replaces
   std::int64_t least_units = 8;  ///< units that a group keeps
-  double rise = 0.01;            ///< of the loss on the probe, relative: more is undone
-  std::int64_t probe = 512;      ///< samples of the training data
-  std::int64_t probe_batch = 8;  ///< samples at a time on each rank
-  std::int64_t first_epoch = 2;  ///< the first event is before this epoch, counted from 1
+  std::int64_t multiple = 8;     ///< of units, that groups of more than twice as many keep
+  double rise = 0.005;           ///< of the loss on other samples, relative: more is undone
+  /// Samples of the training data by which units are chosen; half as many others judge the choice. Of few samples,
+  /// a quarter has part in an event.
+  std::int64_t probe = 512;
+  std::int64_t first_epoch = 2;  ///< no event is before an earlier epoch, counted from 1
+  double first = 0.2;            ///< no event before this share of the epochs is done
   double last = 0.6;             ///< no event after this share of the epochs
-  int most_tries = 4;            ///< each undone event is tried again with half the share
+  int most_tries = 4;            ///< each undone event is tried again with a quarter of the error
 
   /// "conservative", "normal" or "aggressive". Throws InputError for another name.
   static ApoptosisOptions of(const std::string& name);
@@ -36,9 +41,9 @@ struct ApoptosisEvent {
   std::int64_t epoch = 0;                              ///< epochs that were done before
   std::map<std::string, std::int64_t> units;           ///< of the groups that lost some: how many are left
   std::map<std::string, std::int64_t> lost;            ///< the same groups: how many went
-  std::map<std::string, std::int64_t> reasons;         ///< "dead", "constant", "no effect", "twin": units that went
+  std::map<std::string, std::int64_t> reasons;         ///< of UnitRemoval::Reason: units that went
   std::int64_t parameters_before = 0, parameters = 0;  ///< Graph::parameter_count()
-  double loss_before = 0, loss = 0;                    ///< on the probe, mean over its samples
+  double loss_before = 0, loss = 0;                    ///< mean over the samples that judge
   int undone = 0;                                      ///< tries whose loss rose too much
 };
 
@@ -54,6 +59,7 @@ class Apoptosis {
     const Graph& graph;                     ///< before any event
     const Dataset& training;                ///< of which some samples are the probe
     Communicator* ranks = nullptr;          ///< that share the probe; null: this rank alone
+    std::int64_t batch = 8;                 ///< samples at a time on each rank
     std::int64_t epochs = 1;                ///< TrainerOptions::epochs
     std::uint64_t seed = 0;                 ///< of the choice of the probe
     Precision precision = Precision::fp32;  ///< as in PlanOptions
@@ -68,7 +74,6 @@ class Apoptosis {
   const std::optional<ApoptosisEvent>& last_event() const { return event_; }
 
  private:
-  struct Probe;
   ApoptosisOptions options_;
   Task task_;
   std::optional<ApoptosisEvent> event_;

@@ -1,10 +1,13 @@
 """train --apoptosis from end to end: a network that loses units, goes on after a kill, and is evaluated and exported."""
 
 import re
+import signal
+import subprocess
+import time
 import unittest
 
 from lm_support import LmCase
-from programs import arrays, needs_h5py, newest, records
+from programs import arrays, long_test, needs_h5py, newest, records
 
 
 class Apoptosis(LmCase):
@@ -44,6 +47,34 @@ class Apoptosis(LmCase):
         self.assertGreater(found["perplexity"], 1)
         self.sample(whole, "--tokens", 3)
         self.succeed("export", "--checkpoint", whole, "--onnx", self.folder / "model.onnx")
+
+    @long_test
+    @needs_h5py
+    def test_killed_around_an_event_and_resumed(self):
+        """As soon as the checkpoint before the first event is there, and a little later: some of the kills come while
+        units are chosen."""
+        arguments = list(self.arguments)
+        for option, value in (("--hidden", 96), ("--epochs", 4)):
+            arguments[arguments.index(option) + 1] = value
+        whole, out = self.folder / "whole", self.folder / "killed"
+        self.succeed("train", "--out", whole, *arguments)
+        event = self.changes(whole)[0]["step"]
+        for later in (0, 0.02, 0.05, 0.1, 0.2, 0.4):
+            with self.subTest(later):
+                run = subprocess.Popen(self.program.command(0, "train", "--out", out, *arguments, "--overwrite"),
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                self.addCleanup(run.kill)
+                checkpoint = out / "checkpoints" / f"step-{event:010}.h5"
+                while run.poll() is None and not checkpoint.exists():
+                    time.sleep(0.002)
+                time.sleep(later)
+                run.send_signal(signal.SIGKILL)
+                run.wait()
+                self.succeed("train", "--resume", out)
+                self.assertEqual(self.changes(out)[-1]["text"], self.changes(whole)[-1]["text"])
+                for name, array in arrays(newest(whole)).items():
+                    if name.split("/")[0] in ("parameters", "optimizer"):
+                        self.assertEqual(array.tobytes(), arrays(newest(out))[name].tobytes(), name)
 
     def test_refusals(self):
         self.refused("train", "--data", self.text, "--out", self.out, "--apoptosis", "slow",

@@ -51,9 +51,15 @@ class ApoptosisTest : public ::testing::Test {
   Context& context_ = context(network_contexts().back());
   Graph graph_ = wide_network();
   Parameters parameters_{graph_, context_, 3};
-  CubeDataset data_{40};
+  CubeDataset data_{256};
   Apoptosis::Task task_{.graph = graph_, .training = data_, .epochs = 10, .seed = 5};
-  ApoptosisOptions options_{.criteria = {.constant = 1e-9, .no_effect = 1e-9, .angle = 1}, .share = 0.2, .probe = 32};
+  ApoptosisOptions options_{.criteria = {.constant = 1e-9, .no_effect = 1e-9, .angle = 1},
+                            .share = 0.2,
+                            .redundant = false,
+                            .multiple = 1,
+                            .rise = 0.01,
+                            .probe = 32,
+                            .first = 0};
 };
 
 TEST_F(ApoptosisTest, RemovesPlantedUnitsAndKeepsTheFunction) {
@@ -84,10 +90,41 @@ TEST_F(ApoptosisTest, FollowsItsSchedule) {
   EXPECT_EQ(removes(1, options_), 4) << "a fifth";
   EXPECT_EQ(removes(6, options_), 4) << "at 60 %";
   EXPECT_EQ(removes(7, options_), 0) << "after 60 %";
+  auto later = options_;
+  later.first = 0.3;
+  EXPECT_EQ(removes(2, later), 0) << "before 30 %";
+  EXPECT_EQ(removes(3, later), 4) << "at 30 %";
   auto some = options_;
   some.share = 1;
   some.least_units = 17;
   EXPECT_EQ(removes(1, some), 3) << "17 units stay";
+}
+
+/// 20 units: 4 may go, which leaves a multiple of 8. 2 may go: 18 units are no multiple, so 16 stay, too.
+TEST_F(ApoptosisTest, LeavesMultiples) {
+  options_.multiple = 8;
+  for (const double share : {0.2, 0.1}) {
+    options_.share = share;
+    Apoptosis apoptosis(options_, task_);
+    const auto change = apoptosis(state_of(graph_, 1), parameters_);
+    ASSERT_TRUE(change);
+    EXPECT_EQ(Topology(change->graph).widths().at("dense1"), 16);
+  }
+  options_.least_units = 17;  // no multiple of 8 is left above
+  EXPECT_FALSE(Apoptosis(options_, task_)(state_of(graph_, 1), parameters_));
+}
+
+/// Without the criteria of single units, the planted units are redundant, and so are some others.
+TEST_F(ApoptosisTest, RemovesRedundantUnits) {
+  options_.criteria = {.constant = 0, .no_effect = 0, .angle = 0};
+  options_.redundant = true;
+  options_.share = 0.6;
+  Apoptosis apoptosis(options_, task_);
+  ASSERT_TRUE(apoptosis(state_of(graph_, 1), parameters_));
+  const auto& event = apoptosis.last_event();
+  EXPECT_LE(event->units.at("dense1"), 12);
+  EXPECT_GT(event->reasons.at("redundant"), 0);
+  EXPECT_LE(event->loss, event->loss_before * 1.01);
 }
 
 TEST_F(ApoptosisTest, UndoesWhatRaisesTheLoss) {
@@ -107,9 +144,10 @@ TEST(ApoptosisTries, AreSmallerAndSmaller) {
   ApoptosisOptions options{.criteria = {.constant = 0, .no_effect = 1e9, .angle = 0},
                            .share = 1,
                            .least_units = 1,
+                           .multiple = 1,
                            .rise = 1e-6,
                            .probe = 32,
-                           .most_tries = 8};
+                           .most_tries = 12};
   Apoptosis apoptosis(options, {.graph = trained.graph, .training = trained.training, .epochs = 40, .seed = 2});
   ASSERT_TRUE(apoptosis(state_of(trained.graph, 20), trained.parameters));
   const auto& event = apoptosis.last_event();
@@ -123,6 +161,7 @@ TrainerOptions losing_options(const Graph& graph, const Dataset& data) {
   auto options = ApoptosisOptions::of("aggressive");
   options.probe = 16;
   options.least_units = 4;
+  options.multiple = 1;
   options.rise = 0.5;
   o.change_network = Apoptosis(options, {.graph = graph, .training = data, .epochs = o.epochs, .seed = o.seed});
   return o;
@@ -157,7 +196,7 @@ TEST(ApoptosisTraining, ContinuesBitForBit) {
 }
 
 TEST(ApoptosisOptions, HaveNames) {
-  EXPECT_EQ(ApoptosisOptions::of("conservative").share, 0.05);
+  EXPECT_EQ(ApoptosisOptions::of("conservative").share, 0.1);
   EXPECT_EQ(ApoptosisOptions::of("aggressive").criteria.angle, 30);
   EXPECT_THROW(ApoptosisOptions::of("off"), InputError);
 }
