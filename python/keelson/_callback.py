@@ -22,5 +22,8 @@ class Callback:
     def on_checkpoint(self, trainer, path, best):
         """Called after a checkpoint was written to this path. `best`: best.h5 is now this checkpoint."""
 
+    def on_network_change(self, trainer, text):
+        """Called after the network has lost units (apoptosis), which `text` says, before its next step."""
+
     def on_stop(self, trainer, reason):
         """Called at the end of training."""

@@ -6,8 +6,8 @@ namespace keelson::python {
 
 Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer, NetworkParameters& parameters)
     : trainer_(trainer), parameters_(parameters) {
-  constexpr const char* names[events] = {"on_start", "on_epoch_start", "on_step", "on_validation_start",
-                                         "on_epoch", "on_checkpoint",  "on_stop"};
+  constexpr const char* names[events] = {"on_start", "on_epoch_start", "on_step",           "on_validation_start",
+                                         "on_epoch", "on_checkpoint",  "on_network_change", "on_stop"};
   for (const auto& object : objects) {
     bool any = false;
     for (int e = 0; e < events; ++e) {
@@ -19,7 +19,7 @@ Callbacks::Callbacks(const std::vector<nb::object>& objects, nb::handle trainer,
       refuse(
           "the callback {} has no method that the trainer calls. Expected one of on_start, on_epoch_start, on_step, "
           "on_validation_start, "
-          "on_epoch, on_checkpoint and on_stop (see keelson.Callback)",
+          "on_epoch, on_checkpoint, on_network_change and on_stop (see keelson.Callback)",
           nb::repr(object).c_str());
   }
 }
@@ -52,6 +52,10 @@ void Callbacks::on_set_aside(const RunState& state, const std::filesystem::path&
   const auto text =
       fmt::format("checkpoints that do not lead to step {} were moved to {}", state.step, folder.string());
   if (PyErr_WarnEx(PyExc_UserWarning, text.c_str(), 1) != 0) throw nb::python_error();
+}
+void Callbacks::on_network_change(const RunState&, const Graph& graph, const std::string& text) {
+  parameters_.follow(graph);
+  call(network_change, text);
 }
 void Callbacks::on_stop(const RunState&, StopReason reason) { call(stop, to_string(reason)); }
 

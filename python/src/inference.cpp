@@ -38,8 +38,9 @@ std::vector<std::string> inputs_of_outputs(const Graph& graph) {
 std::shared_ptr<Plan> keep_plan(std::shared_ptr<NetworkParameters> parameters, const PlanOptions& options) {
   struct Kept {
     Kept(std::shared_ptr<NetworkParameters> p, const PlanOptions& options)
-        : parameters(std::move(p)), plan(parameters->network->graph, parameters->values, options) {}
+        : parameters(std::move(p)), network(parameters->network), plan(network->graph, parameters->values, options) {}
     std::shared_ptr<NetworkParameters> parameters;
+    std::shared_ptr<Network> network;
     Plan plan;
   };
   auto kept = std::make_shared<Kept>(std::move(parameters), options);
@@ -52,8 +53,9 @@ class Inference final : public Closable {
   Inference(std::shared_ptr<NetworkParameters> parameters, std::int64_t batch, const std::string& precision)
       : Closable(Stage::work),
         parameters_(std::move(parameters)),
+        network_(parameters_->network),
         batch_(batch),
-        inputs_(inputs_of_outputs(parameters_->network->graph)) {
+        inputs_(inputs_of_outputs(network_->graph)) {
     if (batch < 1) refuse("batch is {}. Expected at least 1 sample", batch);
     const Turn turn(*parameters_);
     plan_ = keep_plan(parameters_, {.batch = batch, .training = false, .precision = precision_of(precision)});
@@ -84,6 +86,8 @@ class Inference final : public Closable {
  private:
   Executor& get() const {  ///< called in a turn
     if (!executor_) fail("this inference was closed");
+    if (network_ != parameters_->network)
+      refuse("the network has lost units since this inference was made. Make another one of the same parameters");
     return *executor_;
   }
   /// The arrays in the order of the inputs. Throws InputError for arrays that do not fit.
@@ -93,6 +97,7 @@ class Inference final : public Closable {
   Device& device() const { return parameters_->device->get().device(); }
 
   std::shared_ptr<NetworkParameters> parameters_;
+  std::shared_ptr<Network> network_;  ///< of the parameters when the inference was made
   std::int64_t batch_;
   std::vector<std::string> inputs_;
   std::vector<Tensor> tensors_;  ///< the inputs; their memory is the executor's, unless it reads from elsewhere

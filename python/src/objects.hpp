@@ -15,8 +15,10 @@
 
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
+#include "engine/graph/channel_maps.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/graph/parameters.hpp"
+#include "engine/graph/topology.hpp"
 #include "turns.hpp"
 
 /// All sources must include the same casters: a cast that is compiled with and without a caster would be two different
@@ -105,7 +107,14 @@ struct NetworkParameters {
         instance(device->get().device().make_instance()),
         values(network->graph, device->get(), seed) {}
 
-  std::shared_ptr<Network> network;
+  /// The parameters are now those of this network. Does nothing if its widths are those of `network`.
+  void follow(const Graph& graph) {
+    const Topology topology(graph);
+    if (topology.to_text() == Topology(network->graph).to_text()) return;
+    network = std::make_shared<Network>(with_widths(graph, topology), network->name, network->config);
+  }
+
+  std::shared_ptr<Network> network;  ///< another one after follow()
   std::shared_ptr<ContextObject> device;
   std::shared_ptr<ExecutionInstance> instance;
   Turns turns;

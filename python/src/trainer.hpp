@@ -7,6 +7,7 @@
 
 #include "arrays.hpp"
 #include "data.hpp"
+#include "engine/train/apoptosis.hpp"
 #include "engine/train/trainer.hpp"
 #include "objects.hpp"
 #include "records.hpp"
@@ -27,10 +28,11 @@ class Callbacks final : public TrainObserver {
   void on_checkpoint(const RunState& state, const std::filesystem::path& path, bool best) override;
   /// Issues a Python warning (UserWarning).
   void on_set_aside(const RunState& state, const std::filesystem::path& folder) override;
+  void on_network_change(const RunState& state, const Graph& graph, const std::string& text) override;
   void on_stop(const RunState& state, StopReason reason) override;
 
  private:
-  enum Event { start, epoch_start, step, validation_start, epoch, checkpoint, stop, events };
+  enum Event { start, epoch_start, step, validation_start, epoch, checkpoint, network_change, stop, events };
   template <class... Arguments>
   void call(Event event, const Arguments&... arguments);
 
@@ -44,9 +46,10 @@ class Callbacks final : public TrainObserver {
 class TrainerObject final : public Closable {
  public:
   /// Called without the GIL. Takes the callbacks over, unless it throws, since callbacks can only be destroyed with the
-  /// GIL.
+  /// GIL. `apoptosis`: none for a network that keeps its units.
   TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
-                std::shared_ptr<Dataset> validation, TrainerOptions options, std::unique_ptr<Callbacks>& callbacks);
+                std::shared_ptr<Dataset> validation, TrainerOptions options,
+                const std::optional<ApoptosisOptions>& apoptosis, std::unique_ptr<Callbacks>& callbacks);
   ~TrainerObject() override;
   /// Waits for a running call to end. Throws Error if a callback of that call calls close().
   void close() override;
@@ -99,7 +102,8 @@ class TrainerObject final : public Closable {
   void* staged(std::size_t f, const HostArray& array, std::int64_t count);
 
   std::shared_ptr<NetworkParameters> parameters_;
-  Turns calls_;  ///< taken before the parameters' turns
+  std::shared_ptr<Network> whole_;  ///< before it loses units
+  Turns calls_;                     ///< taken before the parameters' turns
   std::shared_ptr<Dataset> training_, validation_;
   std::vector<std::shared_ptr<Metric>> metrics_;
   std::int64_t batch_;

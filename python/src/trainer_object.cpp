@@ -11,9 +11,10 @@ namespace keelson::python {
 
 TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
                              std::shared_ptr<Dataset> validation, TrainerOptions options,
-                             std::unique_ptr<Callbacks>& callbacks)
+                             const std::optional<ApoptosisOptions>& apoptosis, std::unique_ptr<Callbacks>& callbacks)
     : Closable(Stage::work),
       parameters_(std::move(parameters)),
+      whole_(parameters_->network),
       training_(read_for(*parameters_, std::move(training))),
       validation_(read_for(*parameters_, std::move(validation))),
       metrics_(options.evaluation.metrics),
@@ -21,8 +22,18 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
       staging_(training_->fields().size()) {
   const Call call(*this);
   options.interrupted = [this] { return interrupted(); };
-  trainer_ = std::make_unique<Trainer>(parameters_->network->graph, parameters_->values, *training_, validation_.get(),
-                                       parameters_->device->communicator(), std::move(options));
+  Communicator* const ranks = parameters_->device->communicator();
+  if (apoptosis)
+    options.change_network = Apoptosis(*apoptosis, {.graph = whole_->graph,
+                                                    .training = *training_,
+                                                    .ranks = ranks,
+                                                    .batch = options.batch,
+                                                    .epochs = options.epochs,
+                                                    .seed = options.seed,
+                                                    .precision = options.precision,
+                                                    .threads = options.threads});
+  trainer_ = std::make_unique<Trainer>(whole_->graph, parameters_->values, *training_, validation_.get(), ranks,
+                                       std::move(options));
   callbacks_ = std::move(callbacks);
   trainer_->observe({callbacks_.get()});
 }
@@ -179,6 +190,8 @@ void TrainerObject::resume(const std::string& path) {
   const Call call(*this);
   Communicator* ranks = parameters_->device->communicator();
   get().resume(CheckpointReader(path, false, ranks ? &ranks->on_host() : nullptr));
+  const auto& topology = get().state().topology;
+  if (!topology.empty()) parameters_->follow(with_widths(whole_->graph, Topology::parse(topology)));
   step_pending_ = true;
   ended_ = false;
 }
