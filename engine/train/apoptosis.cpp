@@ -230,9 +230,9 @@ class GroupCandidates {
 
 ApoptosisOptions ApoptosisOptions::of(const std::string& name) {
   if (name == "conservative")
-    return {.criteria = {.constant = 1e-4, .no_effect = 1e-3, .angle = 10}, .share = 0.1, .rise = 0.002};
+    return {.criteria = {.constant = 1e-4, .no_effect = 1e-3, .angle = 10}, .share = 0.1, .rise = 0.0005};
   if (name == "normal")
-    return {.criteria = {.constant = 1e-3, .no_effect = 1e-2, .angle = 20}, .share = 0.2, .rise = 0.005};
+    return {.criteria = {.constant = 1e-3, .no_effect = 1e-2, .angle = 20}, .share = 0.2, .rise = 0.002};
   if (name == "aggressive")
     return {.criteria = {.constant = 1e-2, .no_effect = 1e-1, .angle = 30}, .share = 0.3, .rise = 0.01};
   refuse("apoptosis '{}': expected conservative, normal or aggressive", name);

@@ -23,12 +23,12 @@ struct ApoptosisOptions {
   bool redundant = true;         ///< whether units can go that a linear combination of others replaces
   std::int64_t least_units = 8;  ///< units that a group keeps
   std::int64_t multiple = 8;     ///< of units, that groups of more than twice as many keep
-  double rise = 0.005;           ///< of the loss on other samples, relative: more is undone
+  double rise = 0.002;           ///< of the loss on other samples, relative: more is undone
   /// Samples of the training data by which units are chosen; half as many others judge the choice. Of few samples,
   /// a quarter has part in an event.
   std::int64_t probe = 512;
   std::int64_t first_epoch = 2;  ///< no event is before an earlier epoch, counted from 1
-  double first = 0.2;            ///< no event before this share of the epochs is done
+  double first = 0.25;           ///< no event before this share of the epochs is done
   double last = 0.6;             ///< no event after this share of the epochs
   int most_tries = 4;            ///< each undone event is tried again with a quarter of the error
 
