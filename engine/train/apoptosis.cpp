@@ -71,7 +71,8 @@ struct Probe {
 
   Probe(const ApoptosisOptions& o, const Apoptosis::Task& task, std::int64_t epoch) {
     const std::int64_t most = std::max<std::int64_t>(task.training.size() / 4, 64);
-    const auto all = detail::draw_probe("apoptosis", task.training.size(), std::min(o.probe + o.probe / 2, most), task.seed, epoch);
+    const auto all =
+        detail::draw_probe("apoptosis", task.training.size(), std::min(o.probe + o.probe / 2, most), task.seed, epoch);
     for (std::size_t i = 0; i < all.size(); ++i) (i % 3 == 2 ? judged : observed).push_back(all[i]);
     if (judged.empty()) judged = observed;
   }
