@@ -48,8 +48,9 @@ int ranks_of_member(const MemberOptions& o, const std::optional<EnsembleFile>& b
     refuse("{} cannot be divided into groups of {} for the members: start a multiple of {}, or give --member-ranks",
            counted(ranks, "rank"), of_member, counted(of_member, "rank"));
   if (ranks / of_member > members)
-    refuse("{} in groups of {} for {}: some would have nothing to do; start at most {}, or give larger --member-ranks",
-           counted(ranks, "rank"), of_member, counted(members, "member"), counted(of_member * members, "rank"));
+    refuse("{} in groups of {} for {}: some would have nothing to do; start at most {}{}", counted(ranks, "rank"),
+           of_member, counted(members, "member"), counted(of_member * members, "rank"),
+           stacked ? "" : ", or give larger --member-ranks");
   return of_member;
 }
 

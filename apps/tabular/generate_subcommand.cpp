@@ -55,7 +55,9 @@ ExitCode generate(const GenerateOptions& o, app::Launch& launch) {
        i += static_cast<std::size_t>(world.size())) {
     const auto& [set, begin, end] = files[i];
     const fs::path folder = fs::path(o.out) / set;
-    fs::create_directories(folder);
+    std::error_code error;
+    fs::create_directories(folder, error);
+    if (error) refuse("--out {}: cannot be made ({}); choose a folder that can be written", o.out, error.message());
     write_atomically(folder / fmt::format("events-{:06}.csv", begin / events_of_file), table(o.seed, set, begin, end));
     if (world.rank() == 0) progress.show(static_cast<std::int64_t>(i) + 1, std::ssize(files));
   }

@@ -29,6 +29,8 @@ SMALLER = [
     (r"--net (lstm-)?medium", r"--net \1small"),
     (r"\bMODE\b", "gossip"),
     (r'(keelson-(?:cosmoflow|climate|lm) train\b)(?! "\$\{arguments)', r"\1 --max-steps 1 --overwrite"),
+    (r" --max-steps 1( --overwrite [^\n]*--stack)", r"\1"),  # whose members train whole epochs
+    (r"--members 100", "--members 4"),
     (r"^out=runs/mlperf", "out=runs/script"),
     (r"\(--recipe mlperf-64 --data", "(--size 32 --max-steps 1 --recipe mlperf-64 --data"),
     (r" --max-steps 100", ""),
@@ -66,6 +68,9 @@ for part, count in (("train", 64), ("validation", 4), ("test", 4)):
     universes(f"universes/{part}", "full", count)
 os.makedirs("demo")
 os.symlink("../prepared", "demo/data")  # as ./dev demo makes
+os.makedirs("data")
+os.symlink("../prepared", "data/universes")
+open("designs.json", "w").write('[{"lr": 0.01}, {"lr": 0.005, "dropout": 0.3}, {"optimizer": "adam", "lr": 0.001}]')
 open("problems.txt", "w").write("dense src=1x8192 outputs=128\n")
 """
 PRELUDES = [

@@ -109,6 +109,7 @@ class StackedMembers(LmCase):
         self.refused(*train, "--stack", says="--stack without --members")
         together = [*train, "--members", 2, "--stack"]
         self.refused(*together, "--member-ranks", 2, ranks=2, says="--member-ranks 2 with --stack")
+        self.refused(*together, ranks=3, says="3 ranks in groups of 1 for 2 members: .*; start at most 2 ranks$")
         for option in (["--max-steps", 3], ["--checkpoint-steps", 3], ["--recompute"], ["--apoptosis", "normal"],
                        ["--reproducible"], ["--micro-batches", 2]):
             self.refused(*together, *option, says=f"{option[0]} with --stack: .* leave one of them out")

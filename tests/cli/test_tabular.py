@@ -144,6 +144,7 @@ class Tabular(Case):
         self.assertNotIn("label", self.succeed("evaluate", "--checkpoint", self.out, "--importance", 1))
 
     def test_refusals(self):
+        self.refused("generate", "--out", self.classes / "folder", says="--out .*: cannot be made .* choose a folder")
         self.refused("train", "--out", self.out, says="give --data")
         self.refused("train", "--data", self.classes, "--out", self.out, "--target", "nothing", says="nothing")
         self.refused("train", "--data", self.classes, "--out", self.out, "--kind", "numbers", says="kind|low|high|middle")

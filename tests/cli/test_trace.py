@@ -118,7 +118,8 @@ class Train(LmCase, TraceCase):
                           re.MULTILINE)
         self.assertEqual([row[0] for row in rows],
                          ["compute", "exposed communication", "waiting for slower ranks", "input: reading",
-                          "input: decoding", "input: from other ranks", "copy", "validation", "checkpoints", "other"])
+                          "input: decoding", "input: from other ranks", "copy", "validation", "checkpoints",
+                          "changes of the network", "other"])
         self.assertAlmostEqual(sum(float(row[1]) for row in rows), 100, delta=0.5)
         self.assertAlmostEqual(sum(float(row[2]) for row in rows), float(head[1]), delta=0.1)
         for row in rows:
