@@ -218,7 +218,9 @@ class Trainer {
   void adopt_sync_mode(std::int64_t epochs);
   /// The checkpoint's network if that is not the trainer's: TrainerOptions::make_network makes it.
   std::optional<Graph> network_of(const CheckpointReader& checkpoint) const;
-  void set_network(Graph graph, Parameters parameters);
+  /// Local: releases all of the old network. make_parts(), which is collective, makes the parts of the new one.
+  void replace_network(Graph graph, Parameters parameters);
+  void make_parts();
 
   /// Whether the network with metric (or, without metrics, loss) `a` is better than the one with `b`.
   bool better(double a, double b) const {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
@@ -168,7 +169,11 @@ void Trainer::ask_for_change() {
   if (!change) return clock_.add_change(watch.seconds());
   if (communicator_) parameters_.gather_shards(*communicator_);
   auto parameters = changed_parameters(parameters_, *change, options_.moments());
-  set_network(std::move(change->graph), std::move(parameters));
+  replace_network(std::move(change->graph), std::move(parameters));
+  bool first = true;  // after a loss, the parts are made with the group of ranks
+  retry_until_agreed({"a change of the network", [&] {
+                        if (std::exchange(first, false)) make_parts();
+                      }});
   state_.observed[network_changes_entry].push_back(static_cast<double>(state_.epoch));
   clock_.add_change(watch.seconds());
   observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change->text); });
@@ -191,14 +196,17 @@ std::optional<Graph> Trainer::network_of(const CheckpointReader& checkpoint) con
   return graph;
 }
 
-void Trainer::set_network(Graph graph, Parameters parameters) {
-  session_.release();
+void Trainer::replace_network(Graph graph, Parameters parameters) {
   if (evaluator_) evaluator_->release_network();
-  session_.set_network(std::move(graph), std::move(parameters));
+  session_.replace_network(std::move(graph), std::move(parameters));
+  state_.topology = Topology(session_.graph()).to_text();
+}
+
+void Trainer::make_parts() {
+  session_.make();
   if (session_.rows() != batches_.rows()) batches_.regroup(session_.rows());
   join_ranks();
   if (evaluator_ && !ranks_.waits()) evaluator_->set_network(session_.graph(), parameters_);
-  state_.topology = Topology(session_.graph()).to_text();
 }
 
 void Trainer::resume(const CheckpointReader& reader) {
@@ -212,7 +220,10 @@ void Trainer::resume(const CheckpointReader& reader) {
   reader.check(
       options_.network, parameters ? *parameters : parameters_, options_.moments(),
       within ? states_of(graph ? *graph : session_.graph(), state_.global_batch) : std::map<std::string, Shape>());
-  if (graph) set_network(std::move(*graph), std::move(*parameters));
+  if (graph) {
+    replace_network(std::move(*graph), std::move(*parameters));
+    make_parts();
+  }
   adopt_sync_mode(reader.state().epoch);
   auto loaded = reader.load_checked(parameters_, options_.moments());
   session_.restore(loaded);

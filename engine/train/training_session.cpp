@@ -59,12 +59,11 @@ void TrainingSession::release_group() {
   grid_.reset();
 }
 
-void TrainingSession::set_network(Graph graph, Parameters parameters) {
+void TrainingSession::replace_network(Graph graph, Parameters parameters) {
   release();  // before the memory of the old parameters goes, which goes before the new plan needs room
   parameters_ = std::move(parameters);
   own_graph_ = std::make_unique<Graph>(std::move(graph));
   graph_ = own_graph_.get();
-  make();
 }
 
 void TrainingSession::regroup() {

@@ -27,8 +27,12 @@ class TrainingSession {
   void release();
   /// The same, and destroys the groups of ranks, too, before the group that they are parts of goes.
   void release_group();
-  /// Makes all anew for another network: the parameters' content is replaced. Collective.
-  void set_network(Graph graph, Parameters parameters);
+  /// Releases all of the old network, and replaces the content of the parameters. Does not communicate; make() makes the
+  /// rest.
+  void replace_network(Graph graph, Parameters parameters);
+  /// Makes plan, executor, pipeline and synchronizer of the network for the ranks that train now; nothing on a rank that
+  /// waits. Collective.
+  void make();
   /// Makes all anew for the ranks that train now; nothing on a rank that waits. Collective.
   void regroup();
   /// Makes all anew for ranks whose optimizers work apart (true) or together (SyncMode::Kind::post_local). Collective.
@@ -74,8 +78,6 @@ class TrainingSession {
   void restore(const RunState& state);  ///< the opposite of store()
 
  private:
-  void make();
-
   std::unique_ptr<Graph> own_graph_;  ///< after a change of the network
   const Graph* graph_;
   Parameters& parameters_;

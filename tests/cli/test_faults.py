@@ -1,8 +1,10 @@
 """Ranks that are killed or stopped while they train: the others go on without them, where MPI can do without a process
 (ULFM), or end with a code that says so."""
 
+import itertools
 import re
 import signal
+import time
 import unittest
 
 from killed_runs import EPOCHS, RANKS, SAMPLES, WORKLOADS, KilledRuns
@@ -84,6 +86,25 @@ class Faults(KilledRuns):
                     done = COSMOFLOW.run("evaluate", "--checkpoint", checkpoints / name, "--data",
                                          self.data_of(self.workload) / "validation")
                     self.assertEqual(done.returncode, 0, done.stderr)
+
+    @long_test
+    def test_around_a_change_of_the_network(self):
+        """While units are chosen, while the plans of the wider network are made, and in its first steps."""
+        blueprint = self.folder / "blueprint.toml"
+        blueprint.write_text('epochs = [1]\nlayers = "all"\nfactor = 2\n[widths]\n"*" = ["0.5x", "1x"]\n')
+        for victim, later in itertools.product((0, 2), (0, 0.02, 0.05, 0.1, 0.2, 0.4)):
+            with self.subTest(victim=victim, later=later):
+                run = self.start("--grow", blueprint)
+                self.wait_until(run, lambda: len(records(self.out, "epoch")) > 0)
+                time.sleep(later)
+                self.kill(run, victim)
+                text = self.ends_with(run, 0)
+                self.assertIn("all epochs done after epoch", text)
+                changes = [r["text"] for r in records(self.out, "event") if r["event"] == "network change"]
+                self.assertEqual(len(set(changes)), 1, text)
+                last = attributes(newest(self.out))
+                self.assertEqual((last["epoch"], last["samples"]), (EPOCHS, EPOCHS * SAMPLES), text)
+                self.assertIn("the parameters of all ranks that are left are equal", text)
 
     @long_test
     def test_too_many(self):
