@@ -45,6 +45,7 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
   for (std::int64_t m = 0; m < networks.size(); ++m) of_members.push_back(make_metrics(run));
   ensemble::ClassCombination combination(temperature);
   networks.run(*data, {}, combination, metrics, of_members);
+  const auto out_of_bag = app::list_out_of_bag(o, networks, world, [&] { return open(run.train); });
   if (world.rank() != 0) return ExitCode::done;
 
   const auto& scores = combination.scores();
@@ -71,7 +72,8 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
   std::fflush(stdout);
   app::write_ensemble_report(
       o, "Climate segmentation ensemble", networks.describe() + " on " + data->describe(),
-      "<h2>Scores</h2>" + app::score_table(rows) + "<h2>Calibration</h2>" + app::reliability_diagram(scores));
+      "<h2>Scores</h2>" + app::score_table(rows) + "<h2>Calibration</h2>" + app::reliability_diagram(scores) +
+          out_of_bag);
   return ExitCode::done;
 }
 

@@ -152,6 +152,7 @@ void define_evaluate(app::CommandLine& line) {
   declare_checkpoint(*o, v);
   app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);
+  declare_out_of_bag(*o, v);
   v.flag("--heuristics", o->heuristics, "Compare with the labels of the heuristics (keelson-climate label)");
   v.option("--require", o->require, "Fail (exit code 1) unless the mean IoU is at least this; 0: no requirement")
       .between(0.0, 1.0);

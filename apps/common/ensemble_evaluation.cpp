@@ -15,8 +15,8 @@ bool MemberNetworks::is_ensemble(const EvaluationOptions& o, Communicator& world
 }
 
 void MemberNetworks::refuse_options(const EvaluationOptions& o) {
-  if (o.calibrate || !o.report.empty())
-    refuse("--calibrate, --report: --checkpoint {} is not the folder of an ensemble, which train --members makes",
+  if (o.calibrate || !o.report.empty() || !o.out_of_bag.empty())
+    refuse("--calibrate, --report, --out-of-bag: --checkpoint {} is not the folder of an ensemble, which train --members makes",
            o.checkpoint);
 }
 

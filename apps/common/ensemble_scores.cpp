@@ -6,8 +6,10 @@
 
 #include "apps/common/ensemble_evaluation.hpp"
 #include "apps/common/report/report_style.hpp"
+#include "apps/common/report/sample_list.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "engine/base/atomic_file.hpp"
+#include "engine/base/error.hpp"
 
 namespace keelson::app {
 namespace {
@@ -143,6 +145,32 @@ std::string pit_histograms(const std::vector<ensemble::ValueEnsemble>& targets, 
          "</div><p class='note'>Flat if the predictions are calibrated; a U if they are too sure, a hill if they are "
          "not "
          "sure enough.</p>";
+}
+
+std::string list_out_of_bag(const EvaluationOptions& o, MemberNetworks& networks, Communicator& world,
+                            const std::function<std::unique_ptr<const Dataset>()>& open,
+                            const MemberNetworks::Outputs& outputs) {
+  if (o.out_of_bag.empty()) return "";
+  const auto& config = networks.state().config;
+  const auto is_set = [&](const char* option, const char* unset) {
+    return config.contains(option) && config.at(option) != unset;
+  };
+  if (!is_set("bag", "false"))
+    refuse(
+        "--out-of-bag: the members of {} were trained without --bag, so each has learned from all samples; train an "
+        "ensemble with --bag",
+        o.checkpoint);
+  if (is_set("skip-broken", "0"))
+    refuse("--out-of-bag: the members of {} were trained with --skip-broken, which numbers the samples anew",
+           o.checkpoint);
+  std::vector<std::uint64_t> seeds;
+  for (std::int64_t m = 0; m < networks.size(); ++m) seeds.push_back(networks.checkpoint(m).state().seed);
+  const auto data = open();
+  ensemble::OutOfBag samples(std::move(seeds));
+  networks.run(*data, outputs, samples);
+  if (world.rank() != 0) return "";
+  write_atomically(o.out_of_bag, out_of_bag_csv(samples, *data), Target::output);
+  return "<h2>Training samples out of bag</h2>" + out_of_bag_table(samples, *data);
 }
 
 std::string score_table(const std::vector<ScoreRow>& rows) {

@@ -33,6 +33,15 @@ void declare_evaluation(EvaluationOptions& o, Subcommand& v) {
       .output();
 }
 
+void declare_out_of_bag(EvaluationOptions& o, Subcommand& v) {
+  v.option_without_default(
+       "--out-of-bag", o.out_of_bag,
+       "Of an ensemble with bags (train --members --bag): write a CSV of the training samples with their losses by the "
+       "members that have not learned from them; large ones may have wrong targets",
+       "FILE")
+      .output();
+}
+
 void check_family(const CheckpointReader& checkpoint, const NetworkFamily& family) {
   if (!checkpoint.state().network.starts_with(family.prefix))
     refuse("{}: the checkpoint has the network {}, expected a network of {}", checkpoint.path().string(),

@@ -26,12 +26,15 @@ struct EvaluationOptions {
   TraceOption trace;
   bool calibrate = false;  ///< of ensembles: fits a temperature, or scales of the variances, on the validation data
   std::string report;      ///< of ensembles: a page to write; empty: none
+  std::string out_of_bag;  ///< of ensembles with bags: a list of the training samples to write; empty: none
 };
 
 /// The first declares --checkpoint and the device's options; the second --batch, --spatial,
-/// --channel-parallel, --stages, --loader-threads, --json, --trace, --calibrate and --report.
+/// --channel-parallel, --stages, --loader-threads, --json, --trace, --calibrate and --report;
+/// the third, for training data of separate samples, --out-of-bag.
 void declare_checkpoint(EvaluationOptions& o, Subcommand& subcommand);
 void declare_evaluation(EvaluationOptions& o, Subcommand& subcommand);
+void declare_out_of_bag(EvaluationOptions& o, Subcommand& subcommand);
 
 /// The networks of a program.
 struct NetworkFamily {

@@ -15,6 +15,7 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
   const auto data = open_data(run, app::find_held_out_data(folder, run), world);
   for (std::int64_t m = 0; m < networks.size(); ++m) require_ranges(*data, networks.checkpoint(m));
   const Judgement judgement(o, networks, run, *data, world);
+  const auto out_of_bag = app::list_out_of_bag(o, networks, world, [&] { return open_data(run, run.train, world); });
   if (world.rank() != 0) return ExitCode::done;
 
   if (o.json) {
@@ -33,7 +34,7 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
     judgement.print_targets();
   }
   std::fflush(stdout);
-  judgement.write_report(o, "CosmoFlow ensemble", networks.describe() + " on " + data->describe());
+  judgement.write_report(o, "CosmoFlow ensemble", networks.describe() + " on " + data->describe(), out_of_bag);
   return ExitCode::done;
 }
 

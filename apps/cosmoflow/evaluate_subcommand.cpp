@@ -181,6 +181,7 @@ void define_evaluate(app::CommandLine& line) {
   declare_checkpoint(*o, v);
   app::declare_held_out_data(o->data, v);
   declare_evaluation(*o, v);
+  declare_out_of_bag(*o, v);
   v.option_without_default("--require", o->require,
                            "Fail (exit code 1) unless the target's error, divided by the error of always predicting "
                            "the mean, is below RATIO",

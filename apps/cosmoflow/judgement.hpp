@@ -24,8 +24,9 @@ class Judgement {
   const std::string& calibrated_on() const { return calibrated_on_; }  ///< data of the scales; empty: none
   void print_targets() const;                                          ///< a table with a line for each target
   nlohmann::ordered_json targets_to_json() const;                      ///< an object for each target
-  /// Writes --report. Called by the first rank.
-  void write_report(const app::EvaluationOptions& o, const std::string& title, const std::string& subtitle) const;
+  /// Writes --report, with `html` at its end. Called by the first rank.
+  void write_report(const app::EvaluationOptions& o, const std::string& title, const std::string& subtitle,
+                    const std::string& html = "") const;
 
  private:
   void calibrate(const app::EvaluationOptions& o, app::MemberNetworks& networks, const RunOptions& run,

@@ -90,6 +90,8 @@ class Dataset {
 
   /// The path of the file that holds a sample; empty: not known, or no file.
   virtual std::string file_of(std::int64_t /*index*/) const { return ""; }
+  /// The number of a sample, from 0, in its file, or in all files together where file_of() does not know the file.
+  virtual std::int64_t row_of(std::int64_t index) const { return index; }
 
   virtual std::string describe() const = 0;  ///< "1000 samples of 4x32x32x32 in 1000 files under data/train"
   /// What reading a sample takes from its file, by the chunks of the first file. No value: the files are not HDF5.

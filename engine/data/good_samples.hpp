@@ -56,6 +56,7 @@ class GoodSamples final : public Dataset {
   }
   std::int64_t file_number_of(std::int64_t index) const override { return data_.file_number_of(original(index)); }
   std::string file_of(std::int64_t index) const override { return data_.file_of(original(index)); }
+  std::int64_t row_of(std::int64_t index) const override { return data_.row_of(original(index)); }
   std::string describe() const override;
   std::optional<ReadCost> read_cost() const override { return data_.read_cost(); }
   std::uint64_t digest() const override;

@@ -55,6 +55,7 @@ class SharedSamples final : public Dataset {
   }
   std::int64_t file_number_of(std::int64_t index) const override { return data_.file_number_of(index); }
   std::string file_of(std::int64_t index) const override { return data_.file_of(index); }
+  std::int64_t row_of(std::int64_t index) const override { return data_.row_of(index); }
   std::string describe() const override { return data_.describe(); }
   std::optional<ReadCost> read_cost() const override { return data_.read_cost(); }
   std::uint64_t digest() const override { return data_.digest(); }

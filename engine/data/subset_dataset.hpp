@@ -18,6 +18,7 @@ class SubsetDataset final : public Dataset {
   const std::vector<Field>& fields() const override { return whole_.fields(); }
   void read(std::int64_t index, void* const* dst) const override { whole_.read(indices_[place(index)], dst); }
   std::string file_of(std::int64_t index) const override { return whole_.file_of(indices_[place(index)]); }
+  std::int64_t row_of(std::int64_t index) const override { return whole_.row_of(indices_[place(index)]); }
   std::string describe() const override;
   std::uint64_t digest() const override;
 

@@ -59,49 +59,35 @@ std::vector<double> ValueCombination::scales() const {
 }
 
 void ClassCombination::reset(const MetricSetup& setup, std::int64_t members) {
-  setup_ = setup;
-  members_ = members;
-  const Shape& p = setup.prediction;
-  if (setup.target.dtype != DType::s32)
-    refuse("the field {} of {} holds {}. Expected s32, the class of each prediction", setup.target.name, setup.data,
-           to_string(setup.target.dtype));
-  points_ = setup.target.shape.elements();
-  classes_ = p.rank() > 1 ? p[1] : 0;
-  if (classes_ < 2 || p.elements() != classes_ * points_ || (p[0] != points_ && p[0] != 1))
-    refuse("the network's {} of a sample is {}, but a sample of {} has {} true classes. Expected logits for each",
-           setup.prediction_name, to_string(p), setup.data, points_);
-  const bool rows = p[0] == points_ && p.rank() == 2;
-  stride_ = rows ? 1 : points_;
-  step_ = rows ? classes_ : 1;
+  points_ = ClassPoints(setup);
   scores_.emplace(members, temperature_);
-  probabilities_.resize(static_cast<std::size_t>(members * classes_));
-  const std::int64_t all = setup.samples * points_ * classes_;
+  probabilities_.resize(static_cast<std::size_t>(members * points_.classes()));
+  const std::int64_t all = setup.samples * points_.logits();
   every_ = most_ > 0 ? std::max<std::int64_t>(1, (all + most_ - 1) / most_) : 0;
   kept_.clear();
 }
 
 const float* ClassCombination::update(const MemberPredictions& batch) {
-  logs_.resize(static_cast<std::size_t>(batch.count * points_ * classes_));
-  const auto classes = static_cast<std::size_t>(classes_);
+  logs_.resize(static_cast<std::size_t>(batch.count * points_.logits()));
+  const auto classes = static_cast<std::size_t>(points_.classes());
+  const std::ptrdiff_t stride = points_.stride();
   for (std::int64_t n = 0; n < batch.count; ++n)
-    for (std::int64_t i = 0; i < points_; ++i) {
-      const auto truth = static_cast<const std::int32_t*>(batch.targets)[n * points_ + i];
-      if (truth < -1 || truth >= classes_)
-        refuse("sample {} of {} has the class {}. Expected 0 to {}, the classes of the network", batch.indices[n],
-               setup_.data, truth, classes_ - 1);
-      const std::int64_t first = n * points_ * classes_ + i * step_;
+    for (std::int64_t i = 0; i < points_.points(); ++i) {
+      const auto truth = points_.truth(batch.targets, n, i, batch.indices[n]);
+      const std::int64_t first = points_.first(n, i);
+      const auto log_of = [&](std::int64_t k) -> float& { return logs_[static_cast<std::size_t>(first + k * stride)]; };
       if (truth == -1) {
-        for (std::int64_t k = 0; k < classes_; ++k) logs_[static_cast<std::size_t>(first + k * stride_)] = 0;
+        for (std::int64_t k = 0; k < points_.classes(); ++k) log_of(k) = 0;
         continue;
       }
       for (std::size_t m = 0; m < batch.members.size(); ++m)
-        softmax(batch.members[m] + first, stride_, std::span(probabilities_).subspan(m * classes, classes));
+        softmax(batch.members[m] + first, stride, std::span(probabilities_).subspan(m * classes, classes));
       scores_->add(probabilities_, truth);
       const auto mean = scores_->mean();
-      for (std::int64_t k = 0; k < classes_; ++k)
-        logs_[static_cast<std::size_t>(first + k * stride_)] = static_cast<float>(std::log(
+      for (std::int64_t k = 0; k < points_.classes(); ++k)
+        log_of(k) = static_cast<float>(std::log(
             std::max(mean[static_cast<std::size_t>(k)], static_cast<double>(std::numeric_limits<float>::min()))));
-      const std::int64_t place = batch.indices[n] * points_ + i;
+      const std::int64_t place = batch.indices[n] * points_.points() + i;
       if (every_ == 0 || place % every_ != 0) continue;
       const std::int64_t high = place / every_ / half_place, low = place / every_ % half_place;
       kept_.insert(kept_.end(), {static_cast<float>(high), static_cast<float>(low), static_cast<float>(truth)});
@@ -122,7 +108,7 @@ void ClassCombination::reduce(Communicator* communicator) {
 }
 
 double ClassCombination::fit() const {
-  const std::size_t width = header + static_cast<std::size_t>(classes_), points = kept_.size() / width;
+  const std::size_t width = header + static_cast<std::size_t>(points_.classes()), points = kept_.size() / width;
   std::vector<std::size_t> order(points);  // of the data set, so that sums do not depend on the ranks
   std::iota(order.begin(), order.end(), 0);
   const auto place = [&](std::size_t i) { return std::pair(kept_[i * width], kept_[i * width + 1]); };

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/ensemble/class_points.hpp"
 #include "engine/ensemble/class_scores.hpp"
 #include "engine/ensemble/value_scores.hpp"
 #include "engine/train/metrics/target_metric.hpp"
@@ -58,10 +59,8 @@ class ValueCombination final : public Combination {
 
 /// For networks that predict classes, of samples, of their rows (words), or of pixels: the mean of the members'
 /// probabilities, which are the softmax of their logits. What the ensemble predicts for other metrics are the
-/// logarithms of the mean, before the temperature. Rows and pixels of the class -1 do not count.
-///
-/// Logits of a sample are (rows, classes) with a true class s32 for each row, or (1, classes, pixels...) with one for
-/// each pixel.
+/// logarithms of the mean, before the temperature. Rows and pixels of the class -1 do not count. ClassPoints has the
+/// shapes.
 class ClassCombination final : public Combination {
  public:
   /// `temperature`: as ClassEnsemble has it. `kept`: the most probabilities to keep for fit(), of all ranks together;
@@ -79,9 +78,7 @@ class ClassCombination final : public Combination {
  private:
   double temperature_;
   std::int64_t most_, every_ = 0;
-  MetricSetup setup_;
-  std::int64_t members_ = 0, classes_ = 0, points_ = 0;  ///< points: rows or pixels of a sample
-  std::ptrdiff_t stride_ = 1, step_ = 1;                 ///< from class to class, and from point to point
+  ClassPoints points_;
   std::optional<ClassEnsemble> scores_;
   std::vector<double> probabilities_;
   std::vector<float> logs_;

@@ -159,6 +159,36 @@ class Tabular(Case):
         self.refused("evaluate", "--checkpoint", self.out, "--data", bad, says="the class 'new' is not one of the 3 classes")
         self.refused("evaluate", "--checkpoint", self.out, "--require", "AUC:0.5", says="one of the scores NLL")
 
+    @needs_h5py
+    def test_rows_with_wrong_classes(self):
+        """Members that have not learned from them find most."""
+        names = ("low", "middle", "high")
+        right = [(row[0] > 3) + (row[1] > 100) for row in self.rows]
+        wrong = set(random.Random(1).sample(range(400), 20))
+        table = self.folder / "wrong.csv"
+        self.write(table, ["a", "b", "c", "d", "kind"],
+                   [row + [names[(right[i] + (1 if i in wrong else 0)) % 3]] for i, row in enumerate(self.rows)])
+        self.train(table, "--members", 6, "--bag", epochs=15)
+        found, page = self.folder / "found.csv", self.folder / "page.html"
+        self.evaluate("--out-of-bag", found, "--report", page)
+        with found.open(newline="") as text:
+            rows = list(csv.DictReader(text))
+        self.assertEqual([int(r["index"]) for r in rows], list(range(360)))
+        self.assertEqual({r["file"] for r in rows}, {str(table)})
+        numbers = [int(r["row"]) for r in rows]
+        self.assertEqual(len(set(numbers)), 360)
+        self.assertTrue(all((r["loss"] == "") == (r["members"] == "0") for r in rows))
+        rows = sorted((r for r in rows if r["loss"]), key=lambda r: -float(r["loss"]))
+        trained = wrong & set(numbers)
+        worst = {int(r["row"]) for r in rows[:len(trained)]}
+        self.assertGreater(len(worst & trained), len(trained) / 2)
+        self.assertIn("Training samples out of bag", page.read_text())
+        two = self.folder / "two"
+        self.evaluate("--out-of-bag", two / "found.csv", ranks=2)
+        self.assertEqual((two / "found.csv").read_text(), found.read_text())
+        self.train(self.classes, "--members", 2, epochs=1, out=self.folder / "plain")
+        self.refused("evaluate", "--checkpoint", self.folder / "plain", "--out-of-bag", found, says="trained without --bag")
+
 
 if __name__ == "__main__":
     unittest.main()

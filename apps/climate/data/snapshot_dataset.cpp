@@ -257,6 +257,7 @@ std::int64_t SnapshotDataset::file_number_of(std::int64_t index) const { return 
 std::string SnapshotDataset::file_of(std::int64_t index) const {
   return impl_->files->path(impl_->samples->locate(index).file);
 }
+std::int64_t SnapshotDataset::row_of(std::int64_t index) const { return impl_->samples->locate(index).sample; }
 
 std::string SnapshotDataset::name_of(std::int64_t index) const {
   const auto [file, snapshot] = impl_->samples->locate(index);

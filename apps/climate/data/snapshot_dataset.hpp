@@ -74,6 +74,7 @@ class SnapshotDataset final : public Dataset {
   std::int64_t file_number_of(std::int64_t index) const override;
   /// The file of a sample, as a path.
   std::string file_of(std::int64_t index) const override;
+  std::int64_t row_of(std::int64_t index) const override;
   /// The name of a sample below the folder, the same on all ranks: that of its file, "b/data-0000001.h5"; or of an HDF5
   /// file for the sample alone, if the file is not HDF5 ("b/a.h5" of b/a.npy) or has several ("b/a-0003.h5" of b/a.nc).
   std::string name_of(std::int64_t index) const;

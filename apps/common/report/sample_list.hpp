@@ -5,6 +5,7 @@
 
 #include "apps/common/report/report.hpp"
 #include "engine/data/dataset.hpp"
+#include "engine/ensemble/out_of_bag.hpp"
 #include "engine/train/samples/sample_pruning.hpp"
 
 namespace keelson::app {
@@ -22,5 +23,11 @@ std::vector<std::int64_t> unlearned_samples(const SampleTable& table, std::size_
 
 /// Both lists as a section of a report.
 ReportInput::Section samples_section(const SamplePruning& pruning, const Dataset& data);
+
+/// The loss of each training sample by the members of an ensemble that have not learned from the sample, as CSV: a line
+/// of names, then a line for each sample in the order of the data set. The loss is empty where all members have it.
+std::string out_of_bag_csv(const ensemble::OutOfBag& samples, const Dataset& data);
+/// The samples with the largest of these losses as HTML.
+std::string out_of_bag_table(const ensemble::OutOfBag& samples, const Dataset& data);
 
 }  // namespace keelson::app

@@ -472,6 +472,7 @@ const std::vector<UniverseParameter>& UniverseDataset::parameters() const { retu
 std::int64_t UniverseDataset::file_number_of(std::int64_t index) const { return impl_->locate(index).file; }
 
 std::string UniverseDataset::file_of(std::int64_t index) const { return impl_->files->path(impl_->locate(index).file); }
+std::int64_t UniverseDataset::row_of(std::int64_t index) const { return impl_->locate(index).sample_of_file; }
 
 const std::vector<std::string>& UniverseDataset::broken_files() const { return impl_->files->broken(); }
 

@@ -50,6 +50,8 @@ class ScaledRows final : public Dataset {
   std::int64_t size() const override { return rows_->size(); }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(std::int64_t index, void* const* dst) const override;
+  std::string file_of(std::int64_t index) const override { return rows_->file_of(index); }
+  std::int64_t row_of(std::int64_t index) const override { return rows_->row_of(index); }
   std::string describe() const override { return rows_->describe(); }
   std::uint64_t digest() const override;
   const Scaling& scaling() const { return scaling_; }  ///< as given

@@ -377,6 +377,11 @@ void ArrayFileDataset::read_sample(const SampleRequest& request, void* const* ds
   impl_->read(request.id.index, request.rows, {dst, impl_->fields.size()});
 }
 
+std::string ArrayFileDataset::file_of(std::int64_t index) const {
+  return impl_->lists[0]->path(impl_->samples->locate(index).file);
+}
+std::int64_t ArrayFileDataset::row_of(std::int64_t index) const { return impl_->samples->locate(index).sample; }
+
 std::string ArrayFileDataset::describe() const {
   const auto& d = *impl_;
   std::string targets;

@@ -75,6 +75,8 @@ class ArrayFileDataset final : public Dataset {
   void read(std::int64_t index, void* const* dst) const override;
   /// Without a transform, reads these rows alone.
   void read_sample(const SampleRequest& request, void* const* dst) const override;
+  std::string file_of(std::int64_t index) const override;  ///< of x
+  std::int64_t row_of(std::int64_t index) const override;
   std::string describe() const override;
   /// Of x.
   std::optional<ReadCost> read_cost() const override;

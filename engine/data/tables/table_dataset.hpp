@@ -64,6 +64,8 @@ class TableDataset final : public Dataset {
   std::int64_t size() const override;
   const std::vector<Field>& fields() const override;
   void read(std::int64_t index, void* const* dst) const override;
+  /// Of a table of one file.
+  std::string file_of(std::int64_t index) const override;
   std::string describe() const override;
   std::uint64_t digest() const override;
 
