@@ -7,6 +7,7 @@
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/deeplab/deepcam.hpp"
 #include "nets/deeplab/deeplab_sc18.hpp"
+#include "nets/minerva/minerva.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 
 namespace keelson::nets {
@@ -15,6 +16,7 @@ const std::vector<RegisteredNetwork>& registered_networks() {
   static const std::vector<RegisteredNetwork> all{
       registered_cosmoflow_mlperf(), registered_cosmoflow_paper(), registered_deepcam(),
       registered_deeplab_sc18(),     registered_tiramisu(),
+      registered_minerva_epsilon(),  registered_minerva_evolved(),
   };
   return all;
 }

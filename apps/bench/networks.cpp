@@ -65,6 +65,12 @@ std::shared_ptr<const Optimizer> deepcam_optimizer() {
   return lamb;
 }
 
+std::shared_ptr<const Optimizer> optimizer_of(const nets::RegisteredNetwork& entry) {
+  if (entry.stored_name.starts_with("cosmoflow-")) return momentum_optimizer();
+  if (entry.stored_name.starts_with("minerva-")) return std::make_shared<Adam>();
+  return entry.loss == "deepcam" ? deepcam_optimizer() : sc18_optimizer();
+}
+
 /// The extents that --size gives, or the published ones.
 std::vector<std::int64_t> extents_of(const nets::RegisteredNetwork& n, const std::string& size) {
   const Shape& published = n.published_sample;
@@ -85,12 +91,14 @@ Network registered(const nets::RegisteredNetwork& entry, const std::string& size
   Shape sample{entry.published_sample[0]};
   for (const std::int64_t extent : extents) sample.push_back(extent);
   Network n{entry.make({}, sample)};
-  const bool climate = entry.stored_name.starts_with("climate-");
-  n.optimizer = !climate ? momentum_optimizer() : entry.loss == "deepcam" ? deepcam_optimizer() : sc18_optimizer();
-  n.size = climate ? extents : std::vector{extents[0]};
-  n.title = climate ? fmt::format("{} {} x {}", entry.name, extents[0], extents[1])
-                    : fmt::format("{} {}^3", entry.name, extents[0]);
-  n.classes = climate ? 3 : 0;
+  n.optimizer = optimizer_of(entry);
+  const bool cubic = extents.size() == 3;
+  n.size = cubic ? std::vector{extents[0]} : extents;
+  n.title = cubic ? fmt::format("{} {}^3", entry.name, extents[0])
+                  : fmt::format("{} {} x {}", entry.name, extents[0], extents[1]);
+  for (const Graph::Node& node : n.graph.nodes())
+    if (node.name == "y" && node.shape.dtype == DType::s32)
+      n.classes = n.graph.nodes()[static_cast<std::size_t>(n.graph.outputs()[0].second)].shape.shape[1];
   return n;
 }
 

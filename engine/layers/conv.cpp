@@ -141,7 +141,9 @@ class ConvLayer : public Layer {
     p.kernel = options_.kernel.empty() ? Shape::filled(spatial, options_.size) : options_.kernel;
     if (p.kernel.rank() != spatial)
       refuse("a convolution kernel of {} dims on a value of {} spatial dims", p.kernel.rank(), spatial);
-    p.stride = Shape::filled(spatial, options_.stride);
+    p.stride = options_.strides.empty() ? Shape::filled(spatial, options_.stride) : options_.strides;
+    if (p.stride.rank() != spatial)
+      refuse("strides of a convolution in {} dims on a value of {} spatial dims", p.stride.rank(), spatial);
     p.dilation = Shape::filled(spatial, options_.dilation);
     p.pad_begin = p.pad_end = Shape::filled(spatial, 0);
     if (options_.padding == Padding::same) ops::set_same_padding(p, src);

@@ -29,6 +29,7 @@ struct ConvOptions {
   std::int64_t groups = 1;          ///< groups of channels, each with its own filters
   bool bias = true;                 ///< adds a bias to each channel
   Shape kernel = {};                ///< overrides size
+  Shape strides = {};               ///< overrides stride
   /// Zeros before and after each spatial dimension; an empty pad_end means pad_begin.
   Shape pad_begin = {}, pad_end = {};  ///< with Padding::given
   Init weights_init = Init::glorot_uniform();

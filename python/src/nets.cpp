@@ -9,6 +9,7 @@
 #include "nets/deeplab/deeplab_sc18.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "nets/mlp/mlp.hpp"
+#include "nets/minerva/minerva.hpp"
 #include "nets/registry.hpp"
 #include "nets/tiramisu/tiramisu.hpp"
 #include "objects.hpp"
@@ -83,6 +84,22 @@ Made mlp(std::int64_t features, std::int64_t outputs, bool classes, int layers, 
                {"batch-norm", text(batch_norm)},
                {"dropout", fmt::format("{}", dropout)},
                {"dropout-layers", std::to_string(dropout_layers)}});
+}
+
+Made minerva(const std::string& net, std::optional<std::int64_t> planes, std::optional<std::int64_t> channels,
+             std::optional<std::int64_t> classes, std::int64_t strips, float dropout, double width) {
+  const bool evolved = choose<bool>("net", net, {{"epsilon", false}, {"evolved633167", true}});
+  const nets::MinervaOptions o{.strips = strips,
+                               .planes = planes.value_or(evolved ? 94 : 50),
+                               .channels = channels.value_or(evolved ? 2 : 1),
+                               .classes = classes.value_or(evolved ? 173 : 67),
+                               .dropout = dropout,
+                               .width_multiplier = width};
+  return made(evolved ? nets::minerva_evolved(o) : nets::minerva_epsilon(o), "minerva-" + net,
+              {{"net", net},
+               {"classes", std::to_string(o.classes)},
+               {"dropout", fmt::format("{}", dropout)},
+               {"width", fmt::format("{}", width)}});
 }
 
 /// The losses of the climate networks by the names of keelson-climate's option --loss.
@@ -192,6 +209,14 @@ void bind_nets(nb::module_& m) {
       "A dense network for the rows of a table, as keelson-tabular trains it: inputs x (features), and y, () int32 or\n"
       "with classes=False (outputs) float32; output prediction. activation: relu, tanh, gelu, silu or sigmoid.\n"
       "dropout_layers: drops units of the last so many hidden layers; 0: of all.");
+  m.def(
+      "minerva", &minerva, nb::arg("net") = "epsilon", nb::kw_only(), nb::arg("planes") = nb::none(),
+      nb::arg("channels") = nb::none(), nb::arg("classes") = nb::none(), nb::arg("strips") = 127,
+      nb::arg("dropout") = 0.5f, nb::arg("width") = 1.0,
+      "Networks for MINERvA's vertices, as keelson-minerva trains them: inputs 'x' (channels, strips, planes), 'u' and "
+      "'v'\n"
+      "(channels, strips, planes / 2), and 'y' () int32; output 'prediction' (classes). net: 'epsilon' (50 planes, 1\n"
+      "channel, 67 classes) or 'evolved633167' (94, 2, 173). width: factor for the numbers of filters and units.");
   m.def("lstm_lm", &lstm_lm, nb::arg("vocabulary") = 10000, nb::kw_only(), nb::arg("hidden") = 200,
         nb::arg("layers") = 2, nb::arg("unroll") = 20, nb::arg("embedding") = 0, nb::arg("dropout") = 0.0f,
         nb::arg("init") = 0.1f, nb::arg("tied") = false, nb::arg("cell") = "lstm", nb::arg("logits_output") = false,

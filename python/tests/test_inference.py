@@ -115,6 +115,9 @@ def test_the_published_networks_have_their_parameters():
     nets = keelson.nets
     assert nets.cosmoflow().parameter_count == 8_907_556
     assert nets.cosmoflow("paper").parameter_count == 7_041_443
+    assert nets.minerva().parameter_count == 1_690_367
+    assert nets.minerva(channels=2, classes=11).parameter_count == 1_686_071
+    assert nets.minerva("evolved633167").parameter_count == 2_858_397
     assert nets.lstm_lm().parameter_count == 4_651_600
     assert nets.tiramisu().parameter_count == 7_504_835
     assert nets.deepcam().parameter_count == 56_454_720

@@ -10,6 +10,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/sgd.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "nets/mlp/mlp.hpp"
 #include "nets/registry.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/support/data_files.hpp"
@@ -105,6 +106,10 @@ TEST_P(WidenUnits, NetworksStayTheSame) {
       SCOPED_TRACE(net.name + ", " + where);
       const Graph g = without_dropout(net.make(net.tiny_settings, net.tiny_sample));
       EXPECT_GT(expect_same_with_more_units(ctx, g, GetParam(), 1), 2);
+    }
+    for (const auto& [name, options] : dense_networks()) {
+      SCOPED_TRACE(name + ", " + where);
+      EXPECT_GT(expect_same_with_more_units(ctx, without_dropout(nets::mlp(options)), GetParam(), 3), 1);
     }
     for (const auto cell : {ops::CellKind::lstm, ops::CellKind::gru})
       for (const bool tied : {false, true}) {

@@ -100,22 +100,25 @@ void expect_climate_vector(const Graph& graph, WeightScale scale, const ClimateV
               worst);
 }
 
-void expect_step(const Graph& graph, const Array& x, const Array& y,
-                 const std::function<double(oracle::Tape&, const ops::StepParams&)>& network) {
-  ops::StepParams now{.seed = 11, .step = 3, .inverse_samples = 1.0f / static_cast<float>(x.shape[0])};
+void expect_step(const Graph& graph, const Array& x, const Array& y, const OracleNetwork& network) {
+  expect_step(graph, {{"x", x}, {"y", y}}, network);
+}
+
+void expect_step(const Graph& graph, const std::map<std::string, Array>& inputs, const OracleNetwork& network) {
+  const std::int64_t batch = inputs.at("x").shape[0];
+  ops::StepParams now{.seed = 11, .step = 3, .inverse_samples = 1.0f / static_cast<float>(batch)};
   std::unique_ptr<oracle::Tape> tape;
   double want_loss = 0;
   for (const std::string& name : network_contexts()) {
     SCOPED_TRACE(name);
     Context& ctx = context(name);
     Parameters parameters(graph, ctx, 5);
-    Executor executor(graph, parameters, {.batch = x.shape[0]});
+    Executor executor(graph, parameters, {.batch = batch});
     if (!tape) {
       tape = std::make_unique<oracle::Tape>(plain_parameters(parameters));
       want_loss = network(*tape, now);
     }
-    set_input(ctx, executor, "x", x);
-    set_input(ctx, executor, "y", y);
+    for (const auto& [input, values] : inputs) set_input(ctx, executor, input, values);
     executor.forward(now);
     executor.backward();
     EXPECT_NEAR(executor.loss(), want_loss, 1e-5 * want_loss);

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "engine/graph/graph.hpp"
@@ -24,10 +26,14 @@ struct ClimateVector {
 /// deviation of the logits.
 void expect_climate_vector(const Graph& graph, WeightScale scale, const ClimateVector& want, double tolerance);
 
+/// The loss of a network on a tape.
+using OracleNetwork = std::function<double(oracle::Tape&, const ops::StepParams&)>;
+
 /// One training step of the network on x and y against `network`, which gives the loss of the same network on a tape:
 /// relative errors of the loss below 1e-5 and of every gradient below 1e-4, on all contexts. A gradient whose norm is
 /// below 1e-3 of the largest one's is compared with that.
-void expect_step(const Graph& graph, const oracle::Array& x, const oracle::Array& y,
-                 const std::function<double(oracle::Tape&, const ops::StepParams&)>& network);
+void expect_step(const Graph& graph, const oracle::Array& x, const oracle::Array& y, const OracleNetwork& network);
+/// The same for a network with other inputs, by name.
+void expect_step(const Graph& graph, const std::map<std::string, oracle::Array>& inputs, const OracleNetwork& network);
 
 }  // namespace keelson::testing

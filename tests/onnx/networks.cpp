@@ -5,6 +5,7 @@
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "nets/registry.hpp"
 #include "tests/onnx/runtime.hpp"
+#include "tests/support/network_runs.hpp"
 
 /// Every network of nets/, small, in onnxruntime.
 namespace keelson::testing {
@@ -27,6 +28,13 @@ TEST(OnnxNetworks, LanguageModels) {
       const auto name = fmt::format("{} language model{}", ops::to_string(cell), tied ? ", tied" : "");
       cases.push_back({.name = name, .graph = nets::lstm_lm(o), .steps = 4, .largest_integer = 29});
     }
+  expect_same_elsewhere(cases);
+}
+
+TEST(OnnxNetworks, Dense) {
+  std::vector<ExportedCase> cases;
+  for (const auto& [name, options] : dense_networks())
+    cases.push_back({.name = name, .graph = nets::mlp(options), .largest_integer = 2});
   expect_same_elsewhere(cases);
 }
 

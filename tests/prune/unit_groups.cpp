@@ -6,6 +6,7 @@
 
 #include "engine/layers/layers.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "nets/mlp/mlp.hpp"
 #include "nets/registry.hpp"
 #include "tests/prune/same_network.hpp"
 #include "tests/support/contexts.hpp"
@@ -165,6 +166,13 @@ TEST(UnitGroups, NetworksAreTheSameWithoutUnitsThatHaveNoEffect) {
       EXPECT_GT(std::ranges::count(groups, false, &UnitGroup::fixed), 3);
       const auto keep = random_units(groups, 1);
       expect_same_without_units(ctx, g, keep, 1);
+      expect_widths_come_back(g, keep);
+    }
+    for (const auto& [name, options] : dense_networks()) {
+      SCOPED_TRACE(name + ", " + where);
+      const Graph g = without_dropout(nets::mlp(options));
+      const auto keep = random_units(unit_groups(g), 3);
+      expect_same_without_units(ctx, g, keep, 3);
       expect_widths_come_back(g, keep);
     }
     for (const auto cell : {ops::CellKind::lstm, ops::CellKind::gru})

@@ -9,6 +9,7 @@ std::vector<LayerCase> convolution_cases() {
   return {
       {"conv", {2, 4, 5}, [](Var x) { return conv(x, {.filters = 3}); }},
       {"conv, wide stride", {2, 5, 6}, [](Var x) { return conv(x, {.filters = 2, .size = 4, .stride = 3}); }},
+      {"conv, strides that differ", {2, 6, 5}, [](Var x) { return conv(x, {.filters = 2, .padding = Padding::valid, .kernel = {3, 2}, .strides = {2, 1}}); }},
       {"conv 1-D", {2, 7}, [](Var x) { return conv(x, {.filters = 3, .stride = 2}); }},
       {"conv 3-D", {2, 3, 4, 3}, [](Var x) { return conv(x, {.filters = 2, .stride = 2, .bias = false}); }},
       {"conv, dilated, groups", {4, 5, 5}, [](Var x) { return conv(x, {.filters = 4, .padding = Padding::valid, .dilation = 2, .groups = 2, .kernel = {3, 2}}); }},

@@ -48,6 +48,22 @@ Graph without_dropout(const Graph& graph) {
   return g;
 }
 
+std::map<std::string, nets::MlpOptions> dense_networks() {
+  std::map<std::string, nets::MlpOptions> all;
+  for (const char* activation : {"tanh", "relu", "gelu", "silu", "sigmoid"})
+    for (const bool classes : {false, true})
+      all[fmt::format("dense network, {}, {}", activation, classes ? "classes" : "numbers")] = {
+          .features = 6,
+          .outputs = 3,
+          .classes = classes,
+          .layers = 3,
+          .units = 9,
+          .activation = activation,
+          .batch_norm = classes,
+          .dropout = 0.5f};
+  return all;
+}
+
 NetworkInputs random_inputs(const Graph& graph, std::uint64_t seed) {
   NetworkInputs inputs;
   for (int i = 0; i < std::ssize(graph.nodes()); ++i) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/graph/parameters.hpp"
+#include "nets/mlp/mlp.hpp"
 #include "tests/support/tensors.hpp"
 
 /// Networks with random values on random inputs, for comparisons of two networks.
@@ -16,6 +17,9 @@ using NetworkInputs = std::map<std::string, Array>;
 
 /// The same network without its dropout, whose masks depend on the places of elements.
 Graph without_dropout(const Graph& graph);
+
+/// Dense networks for tables, of classes and of numbers, with each activation, by name.
+std::map<std::string, nets::MlpOptions> dense_networks();
 
 /// Numbers for all inputs and states: valid classes and entries of embeddings, else uniform in -1 to 1.
 NetworkInputs random_inputs(const Graph& graph, std::uint64_t seed);
