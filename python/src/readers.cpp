@@ -168,9 +168,12 @@ void construct_array_files(ArrayFileDataset* self, const std::string& path, cons
                            const std::optional<std::string>& y, const std::string& y_path,
                            const std::string& sample_dimension, bool one_per_file,
                            const std::optional<std::string>& layout, bool classes, std::optional<float> missing,
-                           bool standardise, const std::vector<double>& means, const std::vector<double>& deviations,
+                           const std::vector<std::pair<std::string, std::string>>& inputs, bool standardise, const std::vector<double>& means, const std::vector<double>& deviations,
                            std::shared_ptr<ArrayFileDataset> like, nb::handle comm) {
+  std::vector<InputArray> more;
+  for (const auto& [field, array] : inputs) more.push_back({field, array});
   const ArrayFileOptions o{.x = x,
+                           .inputs = more,
                            .y = y.value_or(""),
                            .y_path = y_path,
                            .sample_dimension = sample_dimension,
@@ -205,6 +208,7 @@ void bind_array_files(nb::module_& m) {
       "layout: 'channels_last' (H, W, C), 'channels_first' (C, H, W), or None for samples without channels (H, W), "
       "which\n"
       "get one. classes: y are class numbers (int32). missing: replaces NaN, infinity and missing values of x.\n"
+      "inputs: further arrays that a network reads, as pairs (field, array): [('u', 'views/u'), ('v', 'views/v')].\n"
       "standardise: x becomes (value - mean) / standard deviation, by channel, over all samples; means, deviations:\n"
       "those to take in place of the data's own. like: read these files as those ones were read, with the same means\n"
       "and deviations, e.g. validation data; then all other options but y_path are those of `like`.\n"
@@ -212,7 +216,8 @@ void bind_array_files(nb::module_& m) {
       .def("__init__", &construct_array_files, nb::arg("path"), nb::kw_only(), nb::arg("x") = "x",
            nb::arg("y").none() = "y", nb::arg("y_path") = "", nb::arg("sample_dimension") = "",
            nb::arg("one_per_file") = false, nb::arg("layout").none() = "channels_last", nb::arg("classes") = false,
-           nb::arg("missing") = nb::none(), nb::arg("standardise") = false, nb::arg("means") = std::vector<double>(),
+           nb::arg("missing") = nb::none(), nb::arg("inputs") = std::vector<std::pair<std::string, std::string>>(),
+           nb::arg("standardise") = false, nb::arg("means") = std::vector<double>(),
            nb::arg("deviations") = std::vector<double>(), nb::arg("like") = nb::none(), nb::arg("comm") = nb::none())
       .def_prop_ro("means", &ArrayFileDataset::means, "Mean of each channel of x; empty: x is not standardised.")
       .def_prop_ro("deviations", &ArrayFileDataset::deviations, "Standard deviation of each channel of x.");

@@ -249,6 +249,26 @@ def test_array_files_of_ones_own(tmp_path):
             assert int(data[i]["y"]) == classes[i] and data[i]["y"].dtype == numpy.int32
 
 
+def test_array_files_of_several_inputs(tmp_path):
+    """Each input of a network has an array."""
+    rng = numpy.random.default_rng(6)
+    front, side = rng.random((40, 1, 6, 4), dtype="f4"), rng.random((40, 1, 6, 2), dtype="f4")
+    with h5py.File(tmp_path / "views.h5", "w") as f:
+        f["views/front"], f["views/side"] = front, side
+        f["kind"] = (front.mean((1, 2, 3)) > side.mean((1, 2, 3))).astype("u1")
+    data = keelson.data.ArrayFileDataset(str(tmp_path), x="views/front", inputs=[("side", "views/side")], y="kind",
+                                         layout="channels_first", classes=True)
+    assert list(data[0]) == ["x", "side", "y"]
+    numpy.testing.assert_array_equal(data[7]["side"], side[7])
+    graph = keelson.Graph("views")
+    x, s, y = graph.input("x", (1, 6, 4)), graph.input("side", (1, 6, 2)), graph.input("y", (), "int32")
+    layers.cross_entropy(layers.dense(layers.concat([layers.flatten(x), layers.flatten(s)]), 2), y)
+    parameters = keelson.Parameters(graph, keelson.Context(), seed=1)
+    losses = [step.loss for step in keelson.Trainer(parameters, data, batch=20, epochs=40, optimizer=keelson.optim.Adam(),
+                                                    learning_rate=0.03)]
+    assert losses[-1] < losses[0] / 2
+
+
 def test_array_files_are_standardised(tmp_path):
     rng = numpy.random.default_rng(6)
     x = rng.normal((3, -20, 1e4), (2, 1, 50), (9, 4, 5, 3)).astype("float32")

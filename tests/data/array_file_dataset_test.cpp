@@ -84,6 +84,46 @@ class ArrayFileData : public ::testing::Test {
 
 #define EXPECT_IN(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
 
+/// Further inputs of a network come from arrays of the same files.
+TEST_F(ArrayFileData, ReadsSeveralInputs) {
+  auto f = hdf5::File::create(folder_ / "views.h5");
+  f.write("front", numbers<float>(2 * 24).data(), {2, 2, 4, 3});
+  f.write("side", numbers<float>(2 * 8, 500).data(), {2, 2, 2, 2});
+  f.write("short", numbers<float>(8).data(), {1, 2, 2, 2});
+  f.write("kind", numbers<std::int32_t>(2).data(), {2});
+  f.close();
+  ArrayFileOptions o{.x = "front",
+                     .inputs = {{"u", "side"}},
+                     .y = "kind",
+                     .layout = ArrayLayout::channels_first,
+                     .classes = true};
+  const ArrayFileDataset data(folder_.path(), o);
+  ASSERT_EQ(data.fields().size(), 3u);
+  EXPECT_EQ(data.fields()[1].name, "u");
+  EXPECT_EQ(to_string(data.fields()[1].shape), "2x2x2");
+  EXPECT_EQ(data.fields()[2].name, "y");
+  EXPECT_EQ(data.describe(), "2 samples of 2x4x3 + 2x2x2 with classes in 1 file under " + folder_.path());
+  std::vector<float> x(24), u(8);
+  std::int32_t y = -1;
+  void* const dst[] = {x.data(), u.data(), &y};
+  data.read(1, dst);
+  EXPECT_EQ(x[1], 24 + 12) << "the second channel of the first point";
+  EXPECT_EQ(u, (std::vector<float>{508, 512, 509, 513, 510, 514, 511, 515}));
+  EXPECT_EQ(y, 1);
+  const std::uint64_t digest = data.digest();
+  o.inputs = {{"v", "side"}};
+  EXPECT_NE(ArrayFileDataset(folder_.path(), o).digest(), digest);
+  o.inputs = {{"u", "short"}};
+  EXPECT_IN(refusal(folder_.path(), o), "'front' has 2 samples, and 'short' has 1. Expected the same number");
+  o.inputs = {{"u", "none"}};
+  EXPECT_IN(refusal(folder_.path(), o), "none");
+  o.inputs = {{"y", "side"}};
+  EXPECT_IN(refusal(folder_.path(), o), "Expected another name than x and y");
+  o.inputs = {{"u", "side"}};
+  o.standardise = true;
+  EXPECT_IN(refusal(folder_.path(), o), "can be standardised only if it is the network's only input");
+}
+
 TEST_F(ArrayFileData, ReadsManySamplesOfAFile) {
   for (const int n : {3, 1}) {
     auto f = hdf5::File::create(folder_ / fmt::format("{}.h5", n == 3 ? "a" : "b"));

@@ -68,6 +68,24 @@ TEST(Hdf5, WritesInBoxes) {
       EXPECT_EQ(v[i * 5 + j], (i == 1 || i == 2) && (j == 2 || j == 3) ? 1.0f : 0.0f) << i << "," << j;
 }
 
+TEST(Hdf5, WritesCompressedChunks) {
+  const TemporaryFolder folder;
+  const std::vector<float> image(3 * 1000, 2.5f);
+  for (const int level : {0, 1}) {
+    const std::string path = folder / fmt::format("{}.h5", level);
+    auto file = hdf5::File::create(path);
+    file.make_dataset<float>("images", {3, 1000}, {1, 1000}, level);
+    for (std::int64_t i = 0; i < 3; ++i) file.write_box("images", {i, 0}, {1, 1000}, image.data() + i * 1000);
+    file.close();
+    const auto again = hdf5::File::open(path);
+    const auto info = again.info("images");
+    EXPECT_EQ(info.chunk, (hdf5::Dims{1, 1000}));
+    EXPECT_EQ(info.filtered, level > 0);
+    EXPECT_EQ(again.read<float>("images"), image);
+  }
+  EXPECT_LT(std::filesystem::file_size(folder / "1.h5"), std::filesystem::file_size(folder / "0.h5") / 2);
+}
+
 TEST(Hdf5, ScalarsAndEmptyDatasets) {
   const TemporaryFolder folder;
   auto out = File::create(folder / "a.h5");

@@ -154,9 +154,12 @@ struct ArrayFileDataset::Impl {
   std::optional<ReadCost> cost;
   mutable RecentFiles<ArraySources> recent;
 
+  bool has_y() const { return !options.y.empty(); }
+  bool is_y(std::size_t field) const { return has_y() && field + 1 == arrays.size(); }
   void list_files(Communicator* communicator);
   std::shared_ptr<const FileList> list_of(const std::string& folder, const std::string& array,
                                           Communicator* communicator) const;
+  void require_as_many(const FileList& list, const std::string& field, const std::string& array) const;
   ArraySource find_source(std::size_t field, std::shared_ptr<const ArrayFile> file) const;
   ArraySources open(std::int64_t file) const;
   std::size_t sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const;
@@ -176,8 +179,17 @@ ArrayFileDataset::Impl::Impl(std::string path_, ArrayFileOptions options_, Commu
         options.x, options.y);
   if (options.y.empty() && !options.y_path.empty())
     refuse("the files of y are '{}', but no array was named for y. Expected its name", options.y_path);
+  if (!options.inputs.empty() && (options.standardise || !options.means.empty()))
+    refuse("{}: x can be standardised only if it is the network's only input, and there are {} more", path,
+           options.inputs.size());
   arrays.push_back({.array = options.x, .is_replaced = true, .missing = options.missing});
-  if (!options.y.empty()) arrays.push_back({.array = options.y});
+  for (const InputArray& input : options.inputs) {
+    if (input.field == "x" || input.field == "y" || is_npy_name(input.array) != is_npy_name(options.x))
+      refuse("the input '{}' is '{}', and x is '{}'. Expected another name than x and y, and arrays of the same kind",
+             input.field, input.array, options.x);
+    arrays.push_back({.array = input.array, .is_replaced = true, .missing = options.missing});
+  }
+  if (has_y()) arrays.push_back({.array = options.y});
   list_files(communicator);
   on_each_rank(communicator, [&] { make_fields(open(0)); });
   samples.emplace(lists[0]->size(), communicator, [&](std::int64_t file) { return checked_samples(open(file)); });
@@ -196,16 +208,26 @@ std::shared_ptr<const FileList> ArrayFileDataset::Impl::list_of(const std::strin
 
 void ArrayFileDataset::Impl::list_files(Communicator* communicator) {
   lists.push_back(list_of(path, options.x, communicator));
-  if (options.y.empty()) return;
+  for (const InputArray& input : options.inputs) {
+    lists.push_back(is_npy_name(input.array) ? list_of(path, input.array, communicator) : lists[0]);
+    require_as_many(*lists.back(), input.field, input.array);
+  }
+  if (!has_y()) return;
   const bool same_files = options.y_path.empty() && !is_npy_name(options.y);
   lists.push_back(same_files ? lists[0]
                              : list_of(options.y_path.empty() ? path : options.y_path, options.y, communicator));
-  if (lists[0]->size() == lists[1]->size()) return;
-  if (options.y_path.empty())
-    refuse("{}: {} of x and {} of y match '{}' and '{}'. Expected a file of y for each file of x", path,
-           counted(lists[0]->size(), "file"), lists[1]->size(), options.x, options.y);
-  refuse("{}: has {} of x, and {} has {} of y. Expected a file of y for each file of x", path,
-         counted(lists[0]->size(), "file"), options.y_path, lists[1]->size());
+  if (options.y_path.empty()) require_as_many(*lists.back(), "y", options.y);
+  if (lists.back()->size() != lists[0]->size())
+    refuse("{}: has {} of x, and {} has {} of y. Expected a file of y for each file of x", path,
+           counted(lists[0]->size(), "file"), options.y_path, lists.back()->size());
+}
+
+/// Refuses patterns that match other numbers of files.
+void ArrayFileDataset::Impl::require_as_many(const FileList& list, const std::string& field,
+                                             const std::string& array) const {
+  if (list.size() != lists[0]->size())
+    refuse("{}: {} of x and {} of {} match '{}' and '{}'. Expected a file of {} for each file of x", path,
+           counted(lists[0]->size(), "file"), list.size(), field, options.x, array, field);
 }
 
 std::size_t ArrayFileDataset::Impl::sample_dimension_of(const ArrayFile& file, const ArrayInfo& array) const {
@@ -256,7 +278,7 @@ void ArrayFileDataset::Impl::make_fields(const ArraySources& first) {
   for (std::size_t f = 0; f < arrays.size(); ++f) {
     ArrayField& a = arrays[f];
     a.shape = first[f].shape_of_sample();
-    const bool is_classes = f == 1 && options.classes;
+    const bool is_classes = is_y(f) && options.classes;
     const std::size_t rank = a.shape.size();
     // Classes have no channels: the dimensions of the field are those of the array.
     a.is_channels_first = rank >= 3 && (is_classes || options.layout == ArrayLayout::channels_first);
@@ -270,7 +292,8 @@ void ArrayFileDataset::Impl::make_fields(const ArraySources& first) {
              first[f].file->path(), first[f].array.name, hdf5::to_string(a.shape), max_rank - 1);
     Shape shape;
     for (const auto extent : logical) shape.push_back(extent);
-    fields.push_back({f == 0 ? "x" : "y", shape, is_classes ? DType::s32 : DType::f32});
+    const std::string name = f == 0 ? "x" : is_y(f) ? "y" : options.inputs[f - 1].field;
+    fields.push_back({name, shape, is_classes ? DType::s32 : DType::f32});
   }
 }
 
@@ -384,12 +407,15 @@ std::int64_t ArrayFileDataset::row_of(std::int64_t index) const { return impl_->
 
 std::string ArrayFileDataset::describe() const {
   const auto& d = *impl_;
-  std::string targets;
-  if (d.fields.size() > 1)
-    targets = d.options.classes ? fmt::format(" with classes{}",
-                                              d.fields[1].shape.rank() > 0 ? " of " + to_string(d.fields[1].shape) : "")
-                                : fmt::format(" with targets of {}", to_string(d.fields[1].shape));
-  return fmt::format("{} of {}{} in {} under {}", counted(size(), "sample"), to_string(d.fields[0].shape), targets,
+  std::string inputs, targets;
+  for (std::size_t f = 0; f <= d.options.inputs.size(); ++f)
+    inputs += (f == 0 ? "" : " + ") + to_string(d.fields[f].shape);
+  const Field& last = d.fields.back();
+  if (d.has_y())
+    targets = d.options.classes
+                  ? fmt::format(" with classes{}", last.shape.rank() > 0 ? " of " + to_string(last.shape) : "")
+                  : fmt::format(" with targets of {}", to_string(last.shape));
+  return fmt::format("{} of {}{} in {} under {}", counted(size(), "sample"), inputs, targets,
                      counted(d.lists[0]->size(), "file"), d.path);
 }
 
@@ -403,6 +429,7 @@ std::uint64_t ArrayFileDataset::digest() const {
   Digest digest;
   digest.add(Dataset::digest()).add(impl_->samples->digest());
   for (const auto& list : impl_->lists) digest.add(list->digest());
+  for (const InputArray& input : o.inputs) digest.add(input.field).add(input.array);
   digest.add(o.x).add(o.y).add(o.sample_dimension).add(o.layout).add(o.missing.has_value()).add(o.missing.value_or(0));
   for (const auto& numbers : {means(), deviations()})
     for (const double number : numbers) digest.add(number);

@@ -18,11 +18,20 @@ enum class ArrayLayout : std::uint8_t {
   none             ///< (H, W), (D, H, W): the field gets one channel
 };
 
+/// A further input of a network, and the array that holds it.
+struct InputArray {
+  std::string field;  ///< name of the graph's input, "u"
+  std::string array;  ///< as ArrayFileOptions::x
+};
+
 /// Which arrays a network reads and predicts, and how they hold the samples.
 struct ArrayFileOptions {
   /// The array of what the network reads: its name in each file. If the name ends in ".npy", it is a file or a pattern
   /// of files in the folder of the data set.
   std::string x = "x";
+  /// What the network reads beside x, for networks with several inputs, e.g. several views of one event. The arrays are
+  /// in the files of x and stored as x is, with as many samples; samples may have other extents.
+  std::vector<InputArray> inputs = {};
   /// The array of what the network predicts, named likewise; empty: there is none.
   std::string y = "y";
   /// The files that hold y, if these are others than those of x: a file, a folder, or a pattern. The first of them
@@ -36,11 +45,11 @@ struct ArrayFileOptions {
   ArrayLayout layout = ArrayLayout::channels_last;
   /// y are numbers of classes, s32, and have no channels.
   bool classes = false;
-  /// Replaces NaN, infinity and missing values of x; no value: these are refused.
+  /// Replaces NaN, infinity and missing values of x and `inputs`; no value: these are refused.
   std::optional<float> missing;
   /// x becomes (value - mean) / standard deviation, with a mean and a deviation for each channel: over all elements of
   /// the channel, in all samples. A sample of one dimension has a channel for each element, one of two dimensions a
-  /// single channel.
+  /// single channel. Not with `inputs`.
   bool standardise = false;
   /// Used in place of the data's own: one for each channel, in the units of the files. Both, or none.
   std::vector<double> means = {}, deviations = {};
@@ -50,8 +59,8 @@ struct ArrayFileOptions {
 /// classes. Throws InputError for files that cannot be read.
 bool has_whole_numbers(const std::string& path, const std::string& y);
 
-/// Samples in arrays of files of any form that ArrayFile reads: HDF5, NetCDF, NumPy. Fields: "x" f32, and "y" f32, or
-/// with classes s32.
+/// Samples in arrays of files of any form that ArrayFile reads: HDF5, NetCDF, NumPy. Fields: "x" f32, those
+/// of ArrayFileOptions::inputs f32, and "y" f32, or with classes s32.
 ///
 /// Each rank opens a share of the files to check that they fit. The 16 files that were read last stay open. Arrays that
 /// are not compressed are read without locks, and of a sample only the rows that are asked for.

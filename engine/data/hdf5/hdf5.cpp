@@ -92,13 +92,22 @@ bool has_signature(const std::string& path) {
 #endif
 }
 
-Handle create_dataset(hid_t file, const std::string& path, const std::string& name, hid_t type, const Dims& shape) {
+Handle create_dataset(hid_t file, const std::string& path, const std::string& name, hid_t type, const Dims& shape,
+                      const Dims& chunk = {}, int level = 0) {
   const std::vector<hsize_t> dims(shape.begin(), shape.end());
   const Handle space(
       dims.empty() ? H5Screate(H5S_SCALAR) : H5Screate_simple(static_cast<int>(dims.size()), dims.data(), nullptr),
       H5Sclose);
   const Handle creation(H5Pcreate(H5P_DATASET_CREATE), H5Pclose);
   H5Pset_obj_track_times(creation, false);
+  if (!chunk.empty()) {
+    const std::vector<hsize_t> extents(chunk.begin(), chunk.end());
+    H5Pset_chunk(creation, static_cast<int>(extents.size()), extents.data());
+    if (level > 0) {
+      H5Pset_shuffle(creation);
+      H5Pset_deflate(creation, static_cast<unsigned>(level));
+    }
+  }
   Handle dataset(H5Dcreate2(file, name.c_str(), type, space, H5P_DEFAULT, creation, H5P_DEFAULT), H5Dclose);
   if (!dataset.ok()) {
     fail("{} of shape {} cannot be made ({})", place(path, name), to_string(shape), innermost_reason());
@@ -349,10 +358,10 @@ void File::make_parent(const std::string& name) {
   if (slash != std::string::npos && slash > 0) make_group(name.substr(0, slash));
 }
 
-void File::make_dataset(const std::string& name, Type type, const Dims& shape) {
+void File::make_dataset(const std::string& name, Type type, const Dims& shape, const Dims& chunk, int level) {
   make_parent(name);
   const Lock lock;
-  create_dataset(id_, path_, name, detail::native(type), shape);
+  create_dataset(id_, path_, name, detail::native(type), shape, chunk, level);
 }
 
 void File::write(const std::string& name, const std::vector<std::string>& texts) {

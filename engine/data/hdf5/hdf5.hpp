@@ -129,6 +129,12 @@ class File {
   void make_dataset(const std::string& dataset, const Dims& shape) {
     make_dataset(dataset, type_of<T>(), shape);
   }
+  /// The same, stored in chunks of this shape, which are compressed by gzip at `level` (0: not, to 9) after HDF5's
+  /// shuffle. Images that are mostly zero take little room so.
+  template <class T>
+  void make_dataset(const std::string& dataset, const Dims& shape, const Dims& chunk, int level) {
+    make_dataset(dataset, type_of<T>(), shape, chunk, level);
+  }
   /// Writes a box of a data set that make_dataset() has made.
   template <class T>
   void write_box(const std::string& dataset, const Dims& offset, const Dims& count, const T* src) {
@@ -189,7 +195,7 @@ class File {
   File(std::string path, std::int64_t id, bool writing, std::shared_ptr<detail::LinkPolicy> links);
   void discard() noexcept;
   void make_parent(const std::string& dataset);
-  void make_dataset(const std::string& dataset, Type type, const Dims& shape);
+  void make_dataset(const std::string& dataset, Type type, const Dims& shape, const Dims& chunk = {}, int level = 0);
   void read_as(const std::string& dataset, Type type, void* dst, const Dims* offset, const Dims* count,
                std::int64_t elements) const;
   void write_as(const std::string& dataset, Type type, const void* src, const Dims* offset, const Dims* count);
