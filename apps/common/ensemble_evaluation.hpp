@@ -11,6 +11,7 @@
 #include "apps/common/ensemble_file.hpp"
 #include "apps/common/evaluation.hpp"
 #include "engine/ensemble/evaluator.hpp"
+#include "engine/train/metrics/intersection_over_union.hpp"
 
 namespace keelson::app {
 
@@ -97,6 +98,14 @@ std::string reliability_diagram(const ensemble::ClassEnsemble& scores);
 std::string pit_histograms(const std::vector<ensemble::ValueEnsemble>& targets, const std::vector<std::string>& names);
 /// The scores as an HTML table.
 std::string score_table(const std::vector<ScoreRow>& rows);
+
+/// Declares --require, of which `examples` are shown: "accuracy:0.9".
+void declare_requirements(std::vector<std::string>& require, Subcommand& subcommand, const std::string& examples);
+/// Throws Error unless each score is at least, or with an error at most, what --require demands; InputError for a score
+/// that is not among the rows.
+void check_requirements(const std::vector<std::string>& require, const std::vector<ScoreRow>& rows);
+/// The confusion matrix as an HTML table, with the names of the classes; empty: numbers.
+std::string confusion_table(const ConfusionMatrix& m, const std::vector<std::string>& classes);
 
 /// Writes --report, a page of this title with `html`. Called by the first rank.
 void write_ensemble_report(const EvaluationOptions& o, const std::string& title, const std::string& subtitle,

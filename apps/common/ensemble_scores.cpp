@@ -8,8 +8,10 @@
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/sample_list.hpp"
 #include "apps/common/report/svg_plot.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/parse_number.hpp"
 
 namespace keelson::app {
 namespace {
@@ -201,6 +203,49 @@ void write_ensemble_report(const EvaluationOptions& o, const std::string& title,
       plot::escape(title) + "</title><style>" + report_style + "</style></head><body><main><h1>" + plot::escape(title) +
       "</h1><p class='sub'>" + plot::escape(subtitle) + "</p>" + html + "</main></body></html>\n";
   write_atomically(o.report, page, Target::output);
+}
+
+void declare_requirements(std::vector<std::string>& require, Subcommand& v, const std::string& examples) {
+  v.option_without_default("--require", require,
+                           "Fail (exit code 1) unless a score is this good, e.g. " + examples, "SCORE:VALUE,...")
+      .comma_separated();
+}
+
+void check_requirements(const std::vector<std::string>& require, const std::vector<ScoreRow>& rows) {
+  for (const std::string& text : require) {
+    const auto colon = text.rfind(':');
+    const auto number = colon == text.npos ? std::nullopt : parse_number<double>(text.substr(colon + 1));
+    const auto row = std::ranges::find(rows, text.substr(0, colon), &app::ScoreRow::name);
+    if (!number || row == rows.end()) {
+      std::string names;
+      for (const auto& r : rows) names += (names.empty() ? "" : ", ") + r.name;
+      refuse("--require {}: expected SCORE:VALUE with one of the scores {}", text, names);
+    }
+    const bool good = row->higher_is_better ? row->ensemble >= *number : row->ensemble <= *number;
+    if (!good)
+      fail("the network is not good enough: {} is {:.4f}, expected {} {}", row->name, row->ensemble,
+           row->higher_is_better ? "at least" : "at most", text.substr(colon + 1));
+  }
+}
+
+std::string confusion_table(const ConfusionMatrix& m, const std::vector<std::string>& classes) {
+  const auto name = [&](std::int64_t k) {
+    return classes.empty() ? fmt::format("class {}", k) : plot::escape(classes[static_cast<std::size_t>(k)]);
+  };
+  std::string html = "<table class='narrow'><tr><th>true, predicted</th>";
+  for (std::int64_t k = 0; k < m.classes(); ++k) html += fmt::format("<th class='n'>{}</th>", name(k));
+  html += "<th class='n'>found</th></tr>";
+  for (std::int64_t t = 0; t < m.classes(); ++t) {
+    html += fmt::format("<tr><td>{}</td>", name(t));
+    std::int64_t of_class = 0;
+    for (std::int64_t k = 0; k < m.classes(); ++k) {
+      of_class += m(t, k);
+      html += fmt::format("<td class='n'>{}</td>", m(t, k));
+    }
+    html += fmt::format("<td class='n'>{:.1f} %</td></tr>",
+                        100 * static_cast<double>(m(t, t)) / static_cast<double>(std::max<std::int64_t>(1, of_class)));
+  }
+  return html + "</table>";
 }
 
 }  // namespace keelson::app

@@ -7,8 +7,6 @@
 #include "apps/common/subcommand.hpp"
 #include "apps/tabular/evaluation.hpp"
 #include "apps/tabular/subcommands.hpp"
-#include "engine/base/counted.hpp"
-#include "engine/base/parse_number.hpp"
 
 namespace keelson::tabular {
 namespace {
@@ -33,24 +31,6 @@ std::shared_ptr<const ScaledRows> rows_to_judge(const std::string& data, const R
   }
   const TabularData of_run(run.data, &scaling, &world);
   return std::make_shared<ScaledRows>(of_run.validation());
-}
-
-/// Throws Error unless each score is at least, or with `below` less than, what --require demands.
-void check_requirements(const std::vector<std::string>& require, const std::vector<app::ScoreRow>& rows) {
-  for (const std::string& text : require) {
-    const auto colon = text.rfind(':');
-    const auto number = colon == text.npos ? std::nullopt : parse_number<double>(text.substr(colon + 1));
-    const auto row = std::ranges::find(rows, text.substr(0, colon), &app::ScoreRow::name);
-    if (!number || row == rows.end()) {
-      std::string names;
-      for (const auto& r : rows) names += (names.empty() ? "" : ", ") + r.name;
-      refuse("--require {}: expected SCORE:VALUE with one of the scores {}", text, names);
-    }
-    const bool good = row->higher_is_better ? row->ensemble >= *number : row->ensemble <= *number;
-    if (!good)
-      fail("the network is not good enough: {} is {:.4f}, expected {} {}", row->name, row->ensemble,
-           row->higher_is_better ? "at least" : "at most", text.substr(colon + 1));
-  }
 }
 
 ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
@@ -95,7 +75,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
       o, "Network for a table", networks.describe() + " on " + rows->describe(),
       "<h2>Scores</h2>" + app::score_table(judged->rows()) + judged->html() + importance_html(importance, *judged) +
           out_of_bag);
-  check_requirements(o.require, judged->rows());
+  app::check_requirements(o.require, judged->rows());
   return ExitCode::done;
 }
 
@@ -118,11 +98,7 @@ void define_evaluate(app::CommandLine& line) {
            "Also shuffle each feature so many times, and say how much worse the network predicts without it; 0: do not",
            "TIMES")
       .non_negative();
-  v.option_without_default(
-       "--require", o->require,
-       "Fail (exit code 1) unless a score is this good, e.g. \"ROC AUC:0.75\", accuracy:0.9, MAE:0.3",
-       "SCORE:VALUE,...")
-      .comma_separated();
+  app::declare_requirements(o->require, v, "\"ROC AUC:0.75\", accuracy:0.9, MAE:0.3");
 }
 
 }  // namespace keelson::tabular

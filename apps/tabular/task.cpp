@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "apps/common/ensemble_evaluation.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "engine/base/error.hpp"
 #include "nets/mlp/mlp.hpp"
@@ -56,26 +57,6 @@ std::string class_name(const Scaling& s, std::int64_t k) {
   return s.classes.empty() ? fmt::format("class {}", k) : s.classes[static_cast<std::size_t>(k)];
 }
 
-std::string confusion_table(const ConfusionMatrix& m, const std::vector<std::string>& classes) {
-  Scaling named;
-  named.classes = classes;
-  std::string html = "<table class='narrow'><tr><th>true, predicted</th>";
-  for (std::int64_t k = 0; k < m.classes(); ++k)
-    html += fmt::format("<th class='n'>{}</th>", app::plot::escape(class_name(named, k)));
-  html += "<th class='n'>found</th></tr>";
-  for (std::int64_t t = 0; t < m.classes(); ++t) {
-    html += fmt::format("<tr><td>{}</td>", app::plot::escape(class_name(named, t)));
-    std::int64_t of_class = 0;
-    for (std::int64_t k = 0; k < m.classes(); ++k) {
-      of_class += m(t, k);
-      html += fmt::format("<td class='n'>{}</td>", m(t, k));
-    }
-    html += fmt::format("<td class='n'>{:.1f} %</td></tr>",
-                        100 * static_cast<double>(m(t, t)) / static_cast<double>(std::max<std::int64_t>(1, of_class)));
-  }
-  return html + "</table>";
-}
-
 std::string roc_plot(const RocAuc& auc, const Scaling& s) {
   app::plot::Plot plot{
       "Receiver operating characteristic", {"false positive rate"}, {"true positive rate"}, {}, 420, 380};
@@ -96,7 +77,7 @@ std::string roc_plot(const RocAuc& auc, const Scaling& s) {
 }
 
 std::vector<app::ReportInput::Section> class_sections(const ClassMetrics& m, const Scaling& s) {
-  return {{"Confusion", "<div class='card'>" + confusion_table(m.accuracy->confusion(), s.classes) + "</div>"},
+  return {{"Confusion", "<div class='card'>" + app::confusion_table(m.accuracy->confusion(), s.classes) + "</div>"},
           {"Receiver operating characteristic", "<div class='card'>" + roc_plot(*m.auc, s) + "</div>"}};
 }
 

@@ -50,8 +50,6 @@ struct ClassMetrics {
   std::vector<std::shared_ptr<Metric>> all;
 };
 
-/// The confusion matrix as an HTML table, with the names of the classes.
-std::string confusion_table(const ConfusionMatrix& m, const std::vector<std::string>& classes);
 /// The receiver operating characteristic as an SVG plot: of two classes, or of the first six of more.
 std::string roc_plot(const RocAuc& auc, const Scaling& scaling);
 /// Sections of a report on classes.

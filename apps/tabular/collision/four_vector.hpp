@@ -1,28 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
-#include <numbers>
-
-#include "engine/base/philox.hpp"
 
 namespace keelson::tabular {
-
-/// Random numbers of one event: a function of the key and of how many were drawn before.
-class Draws {
- public:
-  explicit Draws(const philox::Key& key) : key_(key) {}
-  double uniform() { return static_cast<double>(philox::uniform(key_, next_++)); }  ///< in [0, 1)
-  double exponential(double mean) { return -mean * std::log(1 - uniform()); }
-  /// By Box and Muller's transform.
-  double normal(double deviation) {
-    const double radius = std::sqrt(-2 * std::log(1 - uniform()));
-    return deviation * radius * std::cos(2 * std::numbers::pi * uniform());
-  }
-
- private:
-  philox::Key key_;
-  std::uint64_t next_ = 0;
-};
 
 /// Energy and momentum of a particle, in GeV, with c = 1. z is the direction of the beams.
 struct FourVector {

@@ -24,9 +24,9 @@ class ConfusionMatrix {
   std::int64_t operator()(std::int64_t truth, std::int64_t predicted) const {
     return cells_[static_cast<std::size_t>(truth * classes_ + predicted)];
   }
-  /// Counts one pixel.
-  void add(std::int64_t truth, std::int64_t predicted) {
-    ++cells_[static_cast<std::size_t>(truth * classes_ + predicted)];
+  /// Counts pixels, by default one.
+  void add(std::int64_t truth, std::int64_t predicted, std::int64_t count = 1) {
+    cells_[static_cast<std::size_t>(truth * classes_ + predicted)] += count;
   }
   /// Adds the pixels of another matrix with as many classes.
   void add(const ConfusionMatrix& other);
