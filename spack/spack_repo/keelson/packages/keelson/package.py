@@ -20,7 +20,7 @@ class Keelson(CMakePackage):
 
     version("main", branch="main")
 
-    variant("apps", default=True, description="The programs keelson-cosmoflow, keelson-lm, keelson-climate, keelson-tabular, keelson-bench")
+    variant("apps", default=True, description="The programs keelson-cosmoflow, keelson-lm, keelson-climate, keelson-tabular, keelson-minerva, keelson-bench")
     variant("onednn", default=True, description="oneDNN, the fast backend of CPUs")
     variant("kokkos_kernels", default=False, description="Kokkos Kernels for dense linear algebra")
     variant("libdeflate", default=True, description="libdeflate, which decompresses HDF5 files faster than zlib")
