@@ -1,4 +1,4 @@
-#include "search/log/search_log.hpp"
+#include "engine/data/files/line_log.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include "engine/base/error.hpp"
 #include "engine/data/files/crc32c.hpp"
 
-namespace keelson::search {
+namespace keelson {
 namespace {
 
 constexpr std::string_view before_check = ",\"check\":\"";
@@ -36,24 +36,22 @@ std::string without_check(const std::string& line) {
   return with_check(open + "}") == line ? open + "}" : "";
 }
 
-[[noreturn]] void fail_to_write(const std::filesystem::path& path) {
-  const int why = errno;
-  fail("cannot write {}{}; what the log has so far is kept: keelson-search resume goes on", path.string(),
-       reason_of_writing(why, path.parent_path()));
-}
-
 }  // namespace
 
-SearchLog::SearchLog(std::filesystem::path path, bool writable) : path_(std::move(path)) {
+LineLog::LineLog(std::filesystem::path path, bool writable, Advice advice)
+    : path_(std::move(path)), advice_(std::move(advice)) {
   file_ = ::open(path_.c_str(), writable ? O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC : O_RDONLY | O_CLOEXEC, 0666);
-  if (file_ < 0)
-    refuse("{}: {}; a search writes this file: keelson-search run --out FOLDER begins one", path_.string(),
-           std::strerror(errno));
+  if (file_ < 0) refuse("{}: {}; {}", path_.string(), std::strerror(errno), advice_.missing);
 }
 
-SearchLog::~SearchLog() { ::close(file_); }
+LineLog::~LineLog() { ::close(file_); }
 
-void SearchLog::read_new(const std::function<void(const std::string& json)>& take) {
+void LineLog::fail_to_write() const {
+  const int why = errno;
+  fail("cannot write {}{}; {}", path_.string(), reason_of_writing(why, path_.parent_path()), advice_.full);
+}
+
+void LineLog::read_new(const std::function<void(const std::string& json)>& take) {
   std::string text;
   std::vector<char> piece(std::size_t{1} << 16);
   for (auto from = offset_;;) {
@@ -80,7 +78,7 @@ void SearchLog::read_new(const std::function<void(const std::string& json)>& tak
   }
 }
 
-bool SearchLog::ends_in_a_torn_line() const {
+bool LineLog::ends_in_a_torn_line() const {
   // Another process may be writing a line now, whose first part can be seen.
   constexpr int looks = 5;
   for (int look = 0; look < looks; ++look) {
@@ -92,19 +90,19 @@ bool SearchLog::ends_in_a_torn_line() const {
   return true;
 }
 
-void SearchLog::write_line(const std::string& line) const {
+void LineLog::write_line(const std::string& line) const {
   const std::string bytes = (ends_in_a_torn_line() ? "\n" : "") + line + "\n";
   std::string_view left = bytes;
   while (!left.empty()) {
     const auto n = ::write(file_, left.data(), left.size());
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail_to_write(path_);
+    if (n < 0) fail_to_write();
     left.remove_prefix(static_cast<std::size_t>(n));
   }
-  if (::fsync(file_) != 0 && errno != EINVAL) fail_to_write(path_);
+  if (::fsync(file_) != 0 && errno != EINVAL) fail_to_write();
 }
 
-void SearchLog::append(const std::string& json, const std::function<void(const std::string& json)>& take) {
+void LineLog::append(const std::string& json, const std::function<void(const std::string& json)>& take) {
   constexpr int most_trials = 100;
   for (int trial = 0; trial < most_trials; ++trial) {
     write_line(with_check(json));
@@ -122,4 +120,4 @@ void SearchLog::append(const std::string& json, const std::function<void(const s
       path_.string(), most_trials);
 }
 
-}  // namespace keelson::search
+}  // namespace keelson

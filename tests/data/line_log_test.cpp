@@ -1,4 +1,4 @@
-#include "search/log/search_log.hpp"
+#include "engine/data/files/line_log.hpp"
 
 #include <gtest/gtest.h>
 
@@ -10,10 +10,10 @@
 #include "engine/base/error.hpp"
 #include "tests/support/data_files.hpp"
 
-namespace keelson::search {
+namespace keelson {
 namespace {
 
-std::vector<std::string> lines_of(SearchLog& log) {
+std::vector<std::string> lines_of(LineLog& log) {
   std::vector<std::string> all;
   log.read_new([&](const std::string& line) { all.push_back(line); });
   return all;
@@ -23,23 +23,23 @@ void ignore(const std::string&) {}
 
 std::string line_of(int i) { return "{\"number\":" + std::to_string(i) + "}"; }
 
-TEST(SearchLog, KeepsTheOrder) {
+TEST(LineLog, KeepsTheOrder) {
   const testing::TemporaryFolder folder;
-  SearchLog log(folder / "log.jsonl", true), reader(folder / "log.jsonl", false);
+  LineLog log(folder / "log.jsonl", true, {}), reader(folder / "log.jsonl", false, {});
   for (int i = 0; i < 3; ++i) log.append(line_of(i), ignore);
   EXPECT_EQ(lines_of(reader), (std::vector<std::string>{line_of(0), line_of(1), line_of(2)}));
   log.append(line_of(3), ignore);
   EXPECT_EQ(lines_of(reader), std::vector<std::string>{line_of(3)});
   EXPECT_EQ(lines_of(log), std::vector<std::string>{});
-  EXPECT_THROW(SearchLog(folder / "none", false), InputError);
+  EXPECT_THROW(LineLog(folder / "none", false, {}), InputError);
 }
 
 /// A process that was killed while it wrote, in the middle and at the end of the file.
-TEST(SearchLog, LeavesOutTornLines) {
+TEST(LineLog, LeavesOutTornLines) {
   const testing::TemporaryFolder folder;
   const auto path = folder / "log.jsonl";
   {
-    SearchLog log(path, true);
+    LineLog log(path, true, {});
     for (int i = 0; i < 3; ++i) log.append(line_of(i), ignore);
   }
   std::stringstream content;
@@ -47,10 +47,10 @@ TEST(SearchLog, LeavesOutTornLines) {
   const std::string whole = content.str();
   for (std::size_t cut = 1; cut < whole.size(); ++cut) {
     std::ofstream(path) << whole.substr(0, cut);
-    SearchLog log(path, true);
+    LineLog log(path, true, {});
     const auto before = lines_of(log).size();
     log.append(line_of(7), ignore);
-    SearchLog again(path, false);
+    LineLog again(path, false, {});
     const auto found = lines_of(again);
     const bool completes = whole[cut] == '\n';  // only the newline was missing
     ASSERT_EQ(found.size(), before + 1 + (completes ? 1 : 0)) << cut;
@@ -61,24 +61,24 @@ TEST(SearchLog, LeavesOutTornLines) {
   }
 }
 
-TEST(SearchLog, FindsChangedBytes) {
+TEST(LineLog, FindsChangedBytes) {
   const testing::TemporaryFolder folder;
   const auto path = folder / "log.jsonl";
-  SearchLog(path, true).append(line_of(12), ignore);
+  LineLog(path, true, {}).append(line_of(12), ignore);
   std::stringstream content;
   content << std::ifstream(path).rdbuf();
   for (std::size_t i = 0; i + 1 < content.str().size(); ++i) {
     std::string changed = content.str();
     changed[i] = changed[i] == '5' ? '6' : '5';
     std::ofstream(path) << changed;
-    SearchLog log(path, false);
+    LineLog log(path, false, {});
     EXPECT_EQ(lines_of(log).size(), 0u) << changed;
     EXPECT_EQ(log.broken_lines(), 1);
   }
 }
 
 /// Several writers at the same time: each line is there once, and everyone reads the same order.
-TEST(SearchLog, HasManyWriters) {
+TEST(LineLog, HasManyWriters) {
   const testing::TemporaryFolder folder;
   const auto path = folder / "log.jsonl";
   constexpr int writers = 4, lines = 50;
@@ -86,13 +86,13 @@ TEST(SearchLog, HasManyWriters) {
   std::vector<std::thread> threads;
   for (int w = 0; w < writers; ++w)
     threads.emplace_back([&, w] {
-      SearchLog log(path, true);
+      LineLog log(path, true, {});
       for (int i = 0; i < lines; ++i)
         log.append(line_of(w * lines + i),
                    [&](const std::string& line) { read[static_cast<std::size_t>(w)].push_back(line); });
     });
   for (auto& t : threads) t.join();
-  SearchLog log(path, false);
+  LineLog log(path, false, {});
   auto all = lines_of(log);
   for (auto& mine : read) {
     ASSERT_LE(mine.size(), all.size());
@@ -105,4 +105,4 @@ TEST(SearchLog, HasManyWriters) {
 }
 
 }  // namespace
-}  // namespace keelson::search
+}  // namespace keelson
