@@ -9,6 +9,7 @@
 
 #include "apps/common/draws.hpp"
 #include "apps/tabular/collision/four_vector.hpp"
+#include "engine/base/draws.hpp"
 
 namespace keelson::tabular {
 namespace {
