@@ -41,6 +41,8 @@ class Draws {
     const double x = gamma(a), y = gamma(b);
     return x / (x + y);
   }
+  /// Gumbel distribution of mode 0, scale > 0.
+  double gumbel(double scale) { return -scale * std::log(-std::log(1 - uniform())); }
   /// Poisson distribution, mean >= 0: below 12 by multiplying uniform numbers (Knuth), else by transformed rejection
   /// (Hoermann, "The transformed rejection method for generating Poisson random variables", 1993, algorithm PTRS).
   std::int64_t poisson(double mean) {

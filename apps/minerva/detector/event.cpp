@@ -273,14 +273,14 @@ void EventMaker::read_out(Event& event) {
 }
 
 Event EventMaker::make(std::uint64_t seed, const std::string& set, std::int64_t index) {
-  draws_ = app::Draws(philox::Key{seed, philox::stream_of("minerva/" + set), static_cast<std::uint64_t>(index)});
+  draws_ = Draws(philox::Key{seed, philox::stream_of("minerva/" + set), static_cast<std::uint64_t>(index)});
   Event event;
   place_vertex(event);
   const Track vertex{.x = event.x, .y = event.y, .z = event.z};
   const auto azimuth = [&] { return draws_.uniform(0, 2 * std::numbers::pi); };
   const auto neutrino = [&](double cosine) { return directed(vertex, cosine, azimuth()); };
   // A draw for each statement: the order of two in one expression is not defined.
-  const double most = draws_.gamma(3, 2000);
+  const double most = 2000 * draws_.gamma(3);
   const double muon = 1000 + most * draws_.beta(3, 2);
   add_muon(neutrino(std::cos(draws_.normal(0.2))), muon);
   const auto protons = 1 + draws_.poisson(0.7), pions = draws_.poisson(0.8), neutral = draws_.poisson(0.3);

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/draws.hpp"
 #include "apps/minerva/detector/detector.hpp"
+#include "engine/base/draws.hpp"
 
 /// Simulated interactions of neutrinos in the detector. The physics is a simplification of its own: straight tracks of a
 /// muon, protons, charged pions and the showers of neutral pions, with losses of energy by mean formulas. So figures on
@@ -65,7 +65,7 @@ class EventMaker {
   const Detector& detector_;
   std::vector<Cell> cells_;            ///< (layers, strips)
   std::vector<std::int32_t> touched_;  ///< cells that are not zero
-  app::Draws draws_{philox::Key{}};
+  Draws draws_{philox::Key{}};
 };
 
 /// The share of a track's light at this coordinate that the strip `first` sees; the next strip sees the rest.
