@@ -102,12 +102,31 @@ if(NOT KEELSON_WITH_PARQUET STREQUAL "OFF")
   endif()
 endif()
 
+# --- cpp-httplib: with a CMake package (Spack), or with pkg-config alone (Debian)
+set(KEELSON_HAVE_HTTPLIB OFF)
+if(KEELSON_APPS AND NOT KEELSON_WITH_HTTPLIB STREQUAL "OFF")
+  find_package(httplib CONFIG QUIET)
+  find_package(PkgConfig QUIET)
+  if(TARGET httplib::httplib)
+    set(KEELSON_HAVE_HTTPLIB httplib::httplib)
+  elseif(PkgConfig_FOUND)
+    pkg_check_modules(httplib QUIET IMPORTED_TARGET cpp-httplib)
+    if(TARGET PkgConfig::httplib)
+      set(KEELSON_HAVE_HTTPLIB PkgConfig::httplib)
+    endif()
+  endif()
+  if(NOT KEELSON_HAVE_HTTPLIB AND NOT KEELSON_WITH_HTTPLIB STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_HTTPLIB=ON, but cpp-httplib was not found; set httplib_ROOT.")
+  endif()
+endif()
+
 # --- what the cuda backend calls
 include(KeelsonCudnn)
 
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}); Kokkos Kernels ${KEELSON_HAVE_KOKKOS_KERNELS}; "
                "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}; "
-               "libdeflate ${KEELSON_HAVE_LIBDEFLATE}; Parquet ${KEELSON_HAVE_PARQUET} ${Parquet_VERSION}")
+               "libdeflate ${KEELSON_HAVE_LIBDEFLATE}; Parquet ${KEELSON_HAVE_PARQUET} ${Parquet_VERSION}; "
+               "cpp-httplib ${KEELSON_HAVE_HTTPLIB} ${httplib_VERSION}")
 if(KEELSON_HAVE_CUDA)
   message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}; "
                  "cuDNN ${KEELSON_HAVE_CUDNN} ${cuDNN_VERSION}")

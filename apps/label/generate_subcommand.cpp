@@ -1,0 +1,107 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "apps/common/progress.hpp"
+#include "apps/common/subcommand.hpp"
+#include "apps/label/diffraction/diffraction.hpp"
+#include "apps/label/images/images.hpp"
+#include "apps/label/subcommands.hpp"
+#include "engine/base/atomic_file.hpp"
+#include "engine/base/counted.hpp"
+#include "engine/base/error.hpp"
+#include "engine/data/hdf5/hdf5.hpp"
+
+namespace keelson::label {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t images_of_file = 500;  // so that the files do not depend on the number of ranks
+
+struct GenerateOptions {
+  std::string out;
+  std::int64_t pool = 4000, test = 500;
+  std::uint64_t seed = 1;
+  ShotOptions shot;
+};
+
+void write_images(const GenerateOptions& o, const std::string& set, std::int64_t begin, std::int64_t end) {
+  const std::int64_t n = end - begin, size = o.shot.detector.size, pixels = size * size;
+  std::vector<float> x(static_cast<std::size_t>(n * pixels)), ice(static_cast<std::size_t>(n)), cold(ice.size());
+  std::vector<std::int32_t> y(ice.size());
+  in_threads(n, [&](std::int64_t i) {
+    const Shot shot = make_shot(o.shot, o.seed, set, begin + i);
+    std::ranges::copy(shot.counts, x.begin() + i * pixels);
+    y[static_cast<std::size_t>(i)] = shot.ice ? 1 : 0;
+    ice[static_cast<std::size_t>(i)] = static_cast<float>(shot.ice_part);
+    cold[static_cast<std::size_t>(i)] = static_cast<float>(shot.supercooling);
+  });
+  const fs::path folder = fs::path(o.out) / set;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) refuse("--out {}: cannot be made ({}); choose a folder that can be written", o.out, error.message());
+  AtomicFile file(folder / fmt::format("images-{:06}.h5", begin / images_of_file), Target::hdf5);
+  auto h5 = hdf5::File::create(file.temporary().string());
+  h5.write("x", x.data(), {n, size, size});
+  h5.write("y", y.data(), {n});
+  h5.write("ice_part", ice.data(), {n});
+  h5.write("supercooling", cold.data(), {n});
+  h5.set_attribute("y", "classes", std::vector<std::string>{"water", "ice"});
+  h5.set_attribute("x", "units", "photons");
+  h5.close();
+  file.commit();
+}
+
+ExitCode generate(const GenerateOptions& o, app::Launch& launch) {
+  auto& world = launch.world;
+  if (o.out.empty()) refuse("give --out: the folder that gets pool/ and test/");
+  struct File {
+    std::string set;
+    std::int64_t begin, end;
+  };
+  std::vector<File> files;
+  const std::pair<const char*, std::int64_t> sets[] = {{"pool", o.pool}, {"test", o.test}};
+  for (const auto& [set, images] : sets)
+    for (std::int64_t at = 0; at < images; at += images_of_file)
+      files.push_back({set, at, std::min(at + images_of_file, images)});
+  app::Progress progress("file");
+  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < files.size();
+       i += static_cast<std::size_t>(world.size())) {
+    write_images(o, files[i].set, files[i].begin, files[i].end);
+    if (world.rank() == 0) progress.show(static_cast<std::int64_t>(i) + 1, std::ssize(files));
+  }
+  world.barrier();
+  if (world.rank() == 0)
+    fmt::print("{}: {} of {} x {} pixels in {}\n", o.out, counted(o.pool + o.test, "image"), o.shot.detector.size,
+               o.shot.detector.size, counted(std::ssize(files), "file"));
+  return ExitCode::done;
+}
+
+}  // namespace
+
+void define_generate(app::CommandLine& line) {
+  auto o = std::make_shared<GenerateOptions>();
+  auto& v = line.subcommand("generate",
+                            "Make X-ray diffraction images of water and ice, with what they show in /y; parallel over "
+                            "ranks",
+                            [o](app::Launch& launch) { return generate(*o, launch); });
+  v.option_without_default("--out", o->out, "Folder that gets pool/ and test/", "DIR").differs_between_ranks();
+  v.option("--pool", o->pool, "Images to be labelled", "N").non_negative();
+  v.option("--test", o->test, "Images to judge by", "N").non_negative();
+  v.option("--size", o->shot.detector.size, "Pixels of an edge", "N").between(16, 4096);
+  v.option("--ice", o->shot.ice, "Part of the images with ice", "PART").between(0, 1);
+  v.option("--cubic", o->shot.cubic, "Part of the images with ice whose ice is cubic", "PART").between(0, 1);
+  v.option("--photons", o->shot.photons,
+           "Median of the photons at the water's peak, per pixel of a detector of 128 x 128", "N")
+      .positive();
+  v.option("--least-ice", o->shot.least_ice,
+           "Least part of the photons that ice scatters, in an image with ice; less makes images that nobody can tell "
+           "apart",
+           "PART")
+      .between(0, 0.3);
+  v.option("--seed", o->seed, "Image i of a set depends only on seed, set and i", "N");
+}
+
+}  // namespace keelson::label
