@@ -18,7 +18,7 @@ tools=(g++ gfortran cmake ninja-build pkgconf ccache git clang-format clang-tidy
 python=(python3-dev nanobind-dev python3-nanobind python3-scikit-build-core python3-pip python3-pytest python3-mpi4py libdlpack-dev
   python3-onnx python3-onnxruntime python3-markdown)
 libraries=(libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
-  libbenchmark-dev libparquet-dev)
+  libbenchmark-dev libparquet-dev libcpp-httplib-dev)
 declare -A backends=(
   [openmp]="libkokkos-dev libdnnl-dev"
   [kernels]="libtrilinos-kokkos-dev libtrilinos-kokkos-kernels-dev libopenblas-dev"
