@@ -40,6 +40,8 @@ SMALLER = [
     (r"--train 1000 --validation 100 --test 100", "--train 4 --validation 2 --test 2"),
     (r"generate --out climate --train 100 --validation 10 --test 10",
      "generate --out climate --height 96 --width 144 --train 4 --validation 2 --test 2"),
+    (r"generate --out diffraction --size 64", "generate --out diffraction --size 32 --pool 150 --test 4"),
+    (r"(keelson-label simulate [^\n]*) --seeds 5 --most 960", r"\1 --seeds 1 --most 70 --batch 10 --epochs 5"),
     (r"--height 192 --width 288", "--height 96 --width 144"),
     (r"--words 3000000", "--words 20000 --validation-words 4000"),
     (r"--tokens 200", "--tokens 20"),
