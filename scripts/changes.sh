@@ -26,7 +26,7 @@ folders_of_change() {
       ops) code='(engine/ops|backends)' ;;
       graph) code='engine/(graph|layers)' ;;
       train) code='engine/(train|optim)' ;;
-      lm | cosmoflow | climate | tabular | minerva) code="apps/$folder" ;;
+      lm | cosmoflow | climate | tabular | minerva | label) code="apps/$folder" ;;
       *) code="engine/$folder" ;;
     esac
     if touches "^($code|tests/$folder)/" || [[ $((i++ % 3)) == "$third" ]]; then chosen+=("$folder"); fi

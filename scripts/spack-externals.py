@@ -91,6 +91,7 @@ def packages():
         "onednn": (by_cmake("dnnl"), "cpu_runtime=omp"),
         "fftw": (by_pkg_config("fftw3"), "precision=float,double ~mpi"),
         "cli11": (by_pkg_config("CLI11") or by_cmake("CLI11"), ""),
+        "cpp-httplib": (by_pkg_config("cpp-httplib"), ""),
         "fmt": (by_pkg_config("fmt"), ""),
         "nlohmann-json": (by_pkg_config("nlohmann_json"), ""),
         "googletest": (by_pkg_config("gtest"), ""),

@@ -20,11 +20,12 @@ class Keelson(CMakePackage):
 
     version("main", branch="main")
 
-    variant("apps", default=True, description="The programs keelson-cosmoflow, keelson-lm, keelson-climate, keelson-tabular, keelson-minerva, keelson-bench")
+    variant("apps", default=True, description="The programs keelson-cosmoflow, keelson-lm, keelson-climate, keelson-tabular, keelson-minerva, keelson-label, keelson-bench")
     variant("onednn", default=True, description="oneDNN, the fast backend of CPUs")
     variant("kokkos_kernels", default=False, description="Kokkos Kernels for dense linear algebra")
     variant("libdeflate", default=True, description="libdeflate, which decompresses HDF5 files faster than zlib")
     variant("parquet", default=False, description="Apache Arrow, which reads tables in Parquet files")
+    variant("httplib", default=True, description="cpp-httplib, which the page of keelson-label needs", when="+apps")
     variant("cuda", default=False, description="GPUs, by CUDA")
     # Kokkos builds for one architecture, so what stands on it does, too.
     variant(
@@ -60,6 +61,7 @@ class Keelson(CMakePackage):
     depends_on("kokkos-kernels@4.5:5", when="+kokkos_kernels")
     depends_on("libdeflate", when="+libdeflate")
     depends_on("arrow@12: +parquet", when="+parquet")
+    depends_on("cpp-httplib@0.14:", when="+httplib")
     depends_on("googletest", type="test")
     depends_on("benchmark", type="test")
     depends_on("doxygen", type="build", when="+docs")
@@ -111,6 +113,7 @@ class Keelson(CMakePackage):
             chosen("KEELSON_WITH_KOKKOS_KERNELS", "kokkos_kernels"),
             chosen("KEELSON_WITH_LIBDEFLATE", "libdeflate"),
             chosen("KEELSON_WITH_PARQUET", "parquet"),
+            self.define("KEELSON_WITH_HTTPLIB", self.spec.satisfies("+httplib")),
             chosen("KEELSON_WITH_CUDA", "cuda"),
             self.define("KEELSON_WITH_CUDNN", self.spec.satisfies("+cudnn")),
             self.define("KEELSON_WITH_NCCL", self.spec.satisfies("+nccl")),
