@@ -15,8 +15,8 @@ namespace keelson::nets {
 const std::vector<RegisteredNetwork>& registered_networks() {
   static const std::vector<RegisteredNetwork> all{
       registered_cosmoflow_mlperf(), registered_cosmoflow_paper(), registered_deepcam(),
-      registered_deeplab_sc18(),     registered_tiramisu(),
-      registered_minerva_epsilon(),  registered_minerva_evolved(),
+      registered_deeplab_sc18(),     registered_tiramisu(),        registered_minerva_epsilon(),
+      registered_minerva_evolved(),
   };
   return all;
 }

@@ -206,8 +206,8 @@ void write_ensemble_report(const EvaluationOptions& o, const std::string& title,
 }
 
 void declare_requirements(std::vector<std::string>& require, Subcommand& v, const std::string& examples) {
-  v.option_without_default("--require", require,
-                           "Fail (exit code 1) unless a score is this good, e.g. " + examples, "SCORE:VALUE,...")
+  v.option_without_default("--require", require, "Fail (exit code 1) unless a score is this good, e.g. " + examples,
+                           "SCORE:VALUE,...")
       .comma_separated();
 }
 

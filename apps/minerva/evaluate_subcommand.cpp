@@ -51,15 +51,16 @@ void judge(VertexJudgement& j, app::MemberNetworks& networks, const EventDataset
 }
 
 nlohmann::ordered_json to_json(const VertexJudgement& j) {
-  nlohmann::ordered_json out{{"scores", app::scores_to_json(j.rows)},
-                             {"baselines", {{"first_plane", j.baselines.first_plane}, {"passive", j.baselines.passive}}},
-                             {"residual_in_z",
-                              {{"events", j.vertices->events()},
-                               {"mean", j.vertices->mean()},
-                               {"rms", j.vertices->rms()},
-                               {"within_plane", j.vertices->within_plane()},
-                               {"bin_width", VertexMetric::bin_width},
-                               {"histogram", j.vertices->histogram()}}}};
+  nlohmann::ordered_json out{
+      {"scores", app::scores_to_json(j.rows)},
+      {"baselines", {{"first_plane", j.baselines.first_plane}, {"passive", j.baselines.passive}}},
+      {"residual_in_z",
+       {{"events", j.vertices->events()},
+        {"mean", j.vertices->mean()},
+        {"rms", j.vertices->rms()},
+        {"within_plane", j.vertices->within_plane()},
+        {"bin_width", VertexMetric::bin_width},
+        {"histogram", j.vertices->histogram()}}}};
   out.update(app::class_facts(j.combination.scores(), j.temperature));
   out["targets"] = target_names(j.events.options());
   const ConfusionMatrix m = j.by_target();
@@ -104,9 +105,11 @@ std::string html(const VertexJudgement& j) {
 void require_better_than_rules(const VertexJudgement& j, double margin) {
   const double better = j.accuracy->value() - std::max(j.baselines.passive, j.baselines.first_plane);
   if (margin > 0 && !(better >= margin))
-    fail("the network is not good enough: its accuracy is {:.4f}, those of the rules {:.4f} (first hit plane) and {:.4f} "
-         "(passive), expected to be larger by at least {}",
-         j.accuracy->value(), j.baselines.first_plane, j.baselines.passive, margin);
+    fail(
+        "the network is not good enough: its accuracy is {:.4f}, those of the rules {:.4f} (first hit plane) and "
+        "{:.4f} "
+        "(passive), expected to be larger by at least {}",
+        j.accuracy->value(), j.baselines.first_plane, j.baselines.passive, margin);
 }
 
 ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
@@ -119,8 +122,7 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   networks.load([&](const CheckpointReader& member) {
     return make_network(app::stored_options<RunOptions>(member.state().config), events->planes());
   });
-  const auto calibration =
-      o.calibrate ? open_events(run, app::find_held_out_data("", run), world) : nullptr;
+  const auto calibration = o.calibrate ? open_events(run, app::find_held_out_data("", run), world) : nullptr;
   VertexJudgement j{*events};
   judge(j, networks, calibration.get(), world);
   if (world.rank() != 0) return ExitCode::done;
@@ -137,7 +139,8 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
     print(j);
   }
   std::fflush(stdout);
-  app::write_ensemble_report(o, "Vertex finding in MINERvA", networks.describe() + " on " + events->describe(), html(j));
+  app::write_ensemble_report(o, "Vertex finding in MINERvA", networks.describe() + " on " + events->describe(),
+                             html(j));
   app::check_requirements(o.require, j.rows);
   require_better_than_rules(j, o.require_margin);
   return ExitCode::done;

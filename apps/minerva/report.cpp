@@ -46,8 +46,8 @@ std::string picture(const Detector& detector, const EventOptions& o, const std::
   std::vector<std::uint8_t> pixels;
   for (const float e : energies)
     pixels.push_back(e <= 0 ? std::uint8_t{0}
-                            : static_cast<std::uint8_t>(std::clamp(
-                                  30 + 225 * std::log1p(double{e}) / std::log1p(brightest), 30.0, 255.0)));
+                            : static_cast<std::uint8_t>(
+                                  std::clamp(30 + 225 * std::log1p(double{e}) / std::log1p(brightest), 30.0, 255.0)));
   const double width = static_cast<double>(columns) * (view == View::x ? 2 : 4) * plane_pitch,
                height = strips * strip_pitch;
   std::string lines;

@@ -58,8 +58,9 @@ const app::Recipes& recipes() {
         {"lr", "0.002"},
         {"schedule", "cosine"},
         {"weight-decay", "0"},
-        {"batch", "64"},
-        {"epochs", "6"},
+        {"width", "0.5"},
+        {"global-batch", "64"},
+        {"epochs", "4"},
         {"dropout", "0.1"}}},
   };
   return all;
@@ -88,7 +89,8 @@ void declare(RunOptions& o, app::Subcommand& v) {
       .one_of({"energy", "energy+time"})
       .stored()
       .same_for_members();
-  v.option("--normalise", o.normalise, "log1p: sign(x) log(1 + |x|) of energies and times; none: as the files have them")
+  v.option("--normalise", o.normalise,
+           "log1p: sign(x) log(1 + |x|) of energies and times; none: as the files have them")
       .one_of({"log1p", "none"})
       .stored()
       .same_for_members();

@@ -10,10 +10,8 @@ namespace keelson::minerva {
 std::string network_name(const RunOptions& o) { return std::string(family.prefix) + o.net; }
 
 std::unique_ptr<EventDataset> open_events(const RunOptions& o, const std::string& path, Communicator& world) {
-  const EventOptions options{.target = o.target,
-                             .classes = o.classes,
-                             .time = o.channels == "energy+time",
-                             .normalise = o.normalise};
+  const EventOptions options{
+      .target = o.target, .classes = o.classes, .time = o.channels == "energy+time", .normalise = o.normalise};
   return std::make_unique<EventDataset>(path, options, &world);
 }
 
@@ -32,9 +30,10 @@ std::int64_t planes_of(const CheckpointReader& checkpoint) { return app::stored_
 void require_planes(const EventDataset& events, const std::string& path, const CheckpointReader& checkpoint) {
   const std::int64_t read = planes_of(checkpoint);
   if (events.planes() != read)
-    refuse("{}: has images of {} planes in the view x, but the network of {} reads {}. Expected the same; the files of "
-           "`generate --images cropped` have 50, full ones 94",
-           path, events.planes(), checkpoint.path().string(), read);
+    refuse(
+        "{}: has images of {} planes in the view x, but the network of {} reads {}. Expected the same; the files of "
+        "`generate --images cropped` have 50, full ones 94",
+        path, events.planes(), checkpoint.path().string(), read);
 }
 
 }  // namespace keelson::minerva

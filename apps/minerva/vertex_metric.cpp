@@ -22,9 +22,7 @@ VertexPlaces::VertexPlaces(const EventDataset& events) : planecodes_(events.opti
   for (std::size_t k = 0; k < sums.size(); ++k) middle_.push_back(sums[k] / static_cast<double>(counts[k]));
 }
 
-bool VertexPlaces::has_place(std::int64_t k) const {
-  return !planecodes_ || (k > 0 && k + 1 < std::ssize(middle_));
-}
+bool VertexPlaces::has_place(std::int64_t k) const { return !planecodes_ || (k > 0 && k + 1 < std::ssize(middle_)); }
 
 double VertexPlaces::residual(std::int64_t event, std::int64_t predicted) const {
   const auto i = static_cast<std::size_t>(event);

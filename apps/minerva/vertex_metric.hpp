@@ -16,8 +16,8 @@ class VertexPlaces {
   /// Reads the vertices of all events. Collective.
   explicit VertexPlaces(const EventDataset& events);
   /// z of the predicted class less the true z, mm. Not finite for events whose class has no place: an unknown vertex
-  /// (planecode 0), the class of all planecodes from some on, and predictions of a class that no event has. The place of
-  /// a class is the mean z of its events.
+  /// (planecode 0), the class of all planecodes from some on, and predictions of a class that no event has. The place
+  /// of a class is the mean z of its events.
   double residual(std::int64_t event, std::int64_t predicted) const;
 
  private:
@@ -44,9 +44,9 @@ class VertexMetric final : public Metric {
   void reduce(Communicator* communicator) override;
   double value() const override { return rms(); }
 
-  double rms() const;           ///< mm; NaN if no event has a residual
-  double mean() const;          ///< mm
-  double within_plane() const;  ///< share of the residuals of at most a plane's pitch
+  double rms() const;                                    ///< mm; NaN if no event has a residual
+  double mean() const;                                   ///< mm
+  double within_plane() const;                           ///< share of the residuals of at most a plane's pitch
   std::int64_t events() const { return counts_[bins]; }  ///< with a residual
   /// Events of each bin.
   std::vector<std::int64_t> histogram() const { return {counts_.begin(), counts_.begin() + bins}; }

@@ -54,13 +54,10 @@ std::int64_t scaled(const MinervaOptions& o, std::int64_t width) {
 
 Var valid_conv(Var v, std::int64_t filters, const Shape& kernel, std::int64_t stride, const std::string& name) {
   // Strides differ by dimension: planes are never skipped.
-  return relu(conv(v,
-                   {.filters = filters, .padding = Padding::valid, .kernel = kernel, .strides = {stride, 1}}, name));
+  return relu(conv(v, {.filters = filters, .padding = Padding::valid, .kernel = kernel, .strides = {stride, 1}}, name));
 }
 
-Var pooled_strips(Var v, const std::string& name) {
-  return max_pool(v, PoolOptions{.kernel = {2, 1}}, name);
-}
+Var pooled_strips(Var v, const std::string& name) { return max_pool(v, PoolOptions{.kernel = {2, 1}}, name); }
 
 }  // namespace
 

@@ -10,12 +10,12 @@ namespace keelson::nets {
 
 /// Sizes and settings; those of the Epsilon network for 67 classes by default.
 struct MinervaOptions {
-  std::int64_t strips = 127;   ///< of a plane: rows of an image
-  std::int64_t planes = 50;    ///< of the view x: columns of its image; the views u and v have half as many
-  std::int64_t channels = 1;   ///< of an image: 1 energy, 2 energy and time
-  std::int64_t classes = 67;   ///< that are told apart: planes and targets, or segments
-  float dropout = 0.5f;        ///< rate
-  double width_multiplier = 1; ///< for filters and units, each at least 2
+  std::int64_t strips = 127;    ///< of a plane: rows of an image
+  std::int64_t planes = 50;     ///< of the view x: columns of its image; the views u and v have half as many
+  std::int64_t channels = 1;    ///< of an image: 1 energy, 2 energy and time
+  std::int64_t classes = 67;    ///< that are told apart: planes and targets, or segments
+  float dropout = 0.5f;         ///< rate
+  double width_multiplier = 1;  ///< for filters and units, each at least 2
 };
 
 /// The Epsilon network: Terwilliger et al., "Vertex reconstruction of neutrino interactions using deep learning", IJCNN
@@ -23,7 +23,8 @@ struct MinervaOptions {
 /// over two strips, and a dense layer; then a dense layer of all views. 1,690,367 parameters for 67 classes and one
 /// channel, 1,686,071 for 11 classes and two.
 ///
-/// Inputs "x" (channels, strips, planes), "u" and "v" (channels, strips, planes / 2), images of the three views, and "y"
+/// Inputs "x" (channels, strips, planes), "u" and "v" (channels, strips, planes / 2), images of the three views, and
+/// "y"
 /// () s32, the class. Layers "x_conv1", ..., "v_dense", "dense" and "output". Output "prediction" (classes), logits.
 /// Throws InputError for images that are too small and for an odd number of planes.
 Graph minerva_epsilon(const MinervaOptions& options = {});

@@ -168,7 +168,8 @@ void construct_array_files(ArrayFileDataset* self, const std::string& path, cons
                            const std::optional<std::string>& y, const std::string& y_path,
                            const std::string& sample_dimension, bool one_per_file,
                            const std::optional<std::string>& layout, bool classes, std::optional<float> missing,
-                           const std::vector<std::pair<std::string, std::string>>& inputs, bool standardise, const std::vector<double>& means, const std::vector<double>& deviations,
+                           const std::vector<std::pair<std::string, std::string>>& inputs, bool standardise,
+                           const std::vector<double>& means, const std::vector<double>& deviations,
                            std::shared_ptr<ArrayFileDataset> like, nb::handle comm) {
   std::vector<InputArray> more;
   for (const auto& [field, array] : inputs) more.push_back({field, array});

@@ -60,7 +60,7 @@ class Minerva(Case):
     def test_train_and_evaluate(self):
         """Trains, resumes bit for bit, judges beside the rules, draws events, and exports."""
         text = self.train("--epochs", 2)
-        self.assertIn("1 channel" if "1 channel" in text else "96 events of 127 x 50, 25 and 25 planes", text)
+        self.assertIn("96 events of 127 x 50, 25 and 25 planes with 67 classes of planecodes", text)
         page = (self.out / "report.html").read_text()
         for words in ("Confusion by target", "Residual in z", "event 0: ", "view u"):
             self.assertIn(words, page)
@@ -90,7 +90,7 @@ class Minerva(Case):
         model = self.folder / "vertex.onnx"
         printed = self.succeed("export", "--checkpoint", self.out, "--onnx", model)
         for name in ("x", "u", "v"):
-            self.assertRegex(printed, rf"input +{name} ")
+            self.assertRegex(printed, rf"input +{name}: f32")
         if onnxruntime is None:
             self.skipTest("Python has no onnxruntime")
         session = open_session(model)

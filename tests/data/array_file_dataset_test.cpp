@@ -92,11 +92,8 @@ TEST_F(ArrayFileData, ReadsSeveralInputs) {
   f.write("short", numbers<float>(8).data(), {1, 2, 2, 2});
   f.write("kind", numbers<std::int32_t>(2).data(), {2});
   f.close();
-  ArrayFileOptions o{.x = "front",
-                     .inputs = {{"u", "side"}},
-                     .y = "kind",
-                     .layout = ArrayLayout::channels_first,
-                     .classes = true};
+  ArrayFileOptions o{
+      .x = "front", .inputs = {{"u", "side"}}, .y = "kind", .layout = ArrayLayout::channels_first, .classes = true};
   const ArrayFileDataset data(folder_.path(), o);
   ASSERT_EQ(data.fields().size(), 3u);
   EXPECT_EQ(data.fields()[1].name, "u");

@@ -29,8 +29,9 @@ class EventFiles : public ::testing::Test {
   std::string write(const Extents& e) const {
     const std::string path = folder_ / "events.h5";
     auto file = hdf5::File::create(path);
-    for (const auto& [name, planes] :
-         {std::pair{"img_data/hitimes-x", e.planes}, {"img_data/hitimes-u", e.u_planes}, {"img_data/hitimes-v", std::int64_t{25}}}) {
+    for (const auto& [name, planes] : {std::pair{"img_data/hitimes-x", e.planes},
+                                       {"img_data/hitimes-u", e.u_planes},
+                                       {"img_data/hitimes-v", std::int64_t{25}}}) {
       std::vector<float> image(static_cast<std::size_t>(e.events * e.channels * e.strips * planes));
       std::iota(image.begin(), image.end(), -100.0f);
       file.write(name, image.data(), {e.events, e.channels, e.strips, planes});
@@ -98,12 +99,15 @@ TEST_F(EventFiles, OfOtherSizesAreRefused) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
     EXPECT_EQ(text.find('\n'), std::string::npos) << text;
   };
-  expect({.strips = 128}, "'img_data/hitimes-x' has images of 2x128x50 (channels, strips, planes). Expected 127 strips");
-  expect({.u_planes = 26}, "'img_data/hitimes-u' has images of 2x127x26 (channels, strips, planes). Expected 25 planes");
+  expect({.strips = 128},
+         "'img_data/hitimes-x' has images of 2x128x50 (channels, strips, planes). Expected 127 strips");
+  expect({.u_planes = 26},
+         "'img_data/hitimes-u' has images of 2x127x26 (channels, strips, planes). Expected 25 planes");
   expect({.planes = 49}, "an even number of planes");
   expect({.channels = 3}, "1 or 2 channels");
   expect({.channels = 1}, "have no times", {.time = true});
-  expect({.labels = 4}, "'img_data/hitimes-x' has 3 samples, and 'vtx_data/planecodes' has 4. Expected the same number");
+  expect({.labels = 4},
+         "'img_data/hitimes-x' has 3 samples, and 'vtx_data/planecodes' has 4. Expected the same number");
   expect({.planecode = 300}, "event 0 has the planecode 300. Expected 0 to 214");
   expect({.segment = 11}, "event 0 has the segment 11. Expected 0 to 10", {.target = "segment"});
 }

@@ -93,7 +93,7 @@ TEST(Minerva, AStepOfEpsilonAgreesWithTheOracle) {
     for (const std::string view : {"x", "u", "v"}) {
       int h = t.input(inputs.at(view));
       const ops::ConvParams convs[] = {conv_of(8, view == "x" ? 3 : 5), conv_of(7, 3), conv_of(6, 3), conv_of(6, 3)};
-      for (int i = 1; i <= 4; ++i) 
+      for (int i = 1; i <= 4; ++i)
         h = t.pool(t.eltwise(t.conv(h, fmt::format("{}_conv{}", view, i), convs[i - 1]), rectified), two_strips);
       h = t.eltwise(t.dense(t.flatten(h), view + "_dense"), rectified);
       views.push_back(t.dropout(h, view + "_dropout", o.dropout, now));

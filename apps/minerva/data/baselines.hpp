@@ -12,7 +12,8 @@ namespace keelson::minerva {
 
 /// What the rules say about one event.
 struct RuleVertex {
-  const DetectorLayer* first_plane = nullptr;  ///< the most upstream plane with a hit in any view; null: there is no hit
+  const DetectorLayer* first_plane =
+      nullptr;  ///< the most upstream plane with a hit in any view; null: there is no hit
   /// The same, unless what stands just upstream of this plane is a target or the water tank: then that.
   const DetectorLayer* passive = nullptr;
 };

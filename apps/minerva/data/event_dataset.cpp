@@ -51,12 +51,15 @@ void EventDataset::check_images() const {
       refuse_image(path_, f, s,
                    fmt::format("{}, the same in all views: energies, or energies and times",
                                f == 0 ? "1 or 2 channels" : counted(stored[0].shape[0], "channel")));
-    if (f == 0 && s[2] % 2 != 0) refuse_image(path_, f, s, "an even number of planes, 50 or 94 in the experiment's files");
+    if (f == 0 && s[2] % 2 != 0)
+      refuse_image(path_, f, s, "an even number of planes, 50 or 94 in the experiment's files");
     if (f > 0 && s[2] != stored[0].shape[2] / 2)
-      refuse_image(path_, f, s, fmt::format("{} planes, half as many as '{}' has", stored[0].shape[2] / 2, image_name(0)));
+      refuse_image(path_, f, s,
+                   fmt::format("{} planes, half as many as '{}' has", stored[0].shape[2] / 2, image_name(0)));
   }
   if (options_.time && stored[0].shape[0] < 2)
-    refuse("{}: the images have no times, only energies. Expected two channels; leave out --channels energy+time", path_);
+    refuse("{}: the images have no times, only energies. Expected two channels; leave out --channels energy+time",
+           path_);
   if (stored[3].shape.elements() != 1)
     refuse("{}: '{}' has {} for each event. Expected one number", path_, event_arrays(options_).y,
            to_string(stored[3].shape));
@@ -129,9 +132,11 @@ Vertices EventDataset::vertices() const {
                                 world_);
   for (const Field& f : arrays.fields())
     if (f.shape.elements() != 1)
-      refuse("{}: the group vtx_data has {} for each event in {}. Expected one number", path_, to_string(f.shape), f.name);
+      refuse("{}: the group vtx_data has {} for each event in {}. Expected one number", path_, to_string(f.shape),
+             f.name);
   if (arrays.size() != size())
-    refuse("{}: has {} in vtx_data and {} in img_data. Expected as many", path_, counted(arrays.size(), "event"), size());
+    refuse("{}: has {} in vtx_data and {} in img_data. Expected as many", path_, counted(arrays.size(), "event"),
+           size());
   Vertices v;
   for (std::int64_t i = 0; i < arrays.size(); ++i) {
     float planecode = 0, segment = 0, z = 0;

@@ -33,8 +33,8 @@ struct Energies {
   std::int32_t truth = 0;                   ///< its class
 };
 
-/// Events in files of the experiment's layout (docs/minerva.md): images of three views, and the vertex. Fields: "x", "u"
-/// and "v" (channels, 127, planes) f32, where u and v have half as many planes, and "y" () s32, the class.
+/// Events in files of the experiment's layout (docs/minerva.md): images of three views, and the vertex. Fields: "x",
+/// "u" and "v" (channels, 127, planes) f32, where u and v have half as many planes, and "y" () s32, the class.
 class EventDataset final : public Dataset {
  public:
   /// `path`: a file, a folder or a pattern. Throws InputError, naming the file or the array, for images of other sizes
@@ -50,8 +50,8 @@ class EventDataset final : public Dataset {
   std::optional<ReadCost> read_cost() const override { return events_.read_cost(); }
   std::uint64_t digest() const override;
 
-  const EventOptions& options() const { return options_; }    ///< as given
-  std::int64_t classes() const { return options_.classes; }   ///< of "y"
+  const EventOptions& options() const { return options_; }     ///< as given
+  std::int64_t classes() const { return options_.classes; }    ///< of "y"
   std::int64_t planes() const { return fields_[0].shape[2]; }  ///< of the view x
   /// Files that were left out: none, since files that cannot be read are refused.
   const std::vector<std::string>& broken_files() const { return broken_; }

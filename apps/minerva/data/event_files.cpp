@@ -47,8 +47,8 @@ void write_events(const std::filesystem::path& path, const EventFileOptions& o, 
   file.write("vtx_data/segments", segments.data(), {events});
   file.write("vtx_data/zs", zs.data(), {events});
   file.set_attribute("/", "configuration",
-                     fmt::format("simulated events {} to {} of the set {}; seed {}; water {}", begin, end - 1, set, o.seed,
-                                 o.water ? "filled" : "empty"));
+                     fmt::format("simulated events {} to {} of the set {}; seed {}; water {}", begin, end - 1, set,
+                                 o.seed, o.water ? "filled" : "empty"));
   file.close();
   target.commit();
 }

@@ -17,8 +17,8 @@ struct EventFileOptions {
 };
 
 /// Writes events `begin` to `end` - 1 of a set ("train", "validation", "test") in the experiment's layout: eventids,
-/// planecodes, segments and zs, and compressed images. The same options give the same file. Replaces an existing file as
-/// a whole. Throws Error if it cannot be written.
+/// planecodes, segments and zs, and compressed images. The same options give the same file. Replaces an existing file
+/// as a whole. Throws Error if it cannot be written.
 void write_events(const std::filesystem::path& path, const EventFileOptions& options, const std::string& set,
                   std::int64_t begin, std::int64_t end);
 

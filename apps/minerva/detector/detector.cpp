@@ -36,8 +36,8 @@ bool is_in_hexagon(double x, double y, double apothem) {
 }
 
 const std::array<std::string, 11>& segment_names() {
-  static const std::array<std::string, 11> names{"upstream",  "target 1", "1 to 2",   "target 2", "2 to 3",    "target 3",
-                                                 "3 to 4",    "target 4", "4 to 5",   "target 5", "downstream"};
+  static const std::array<std::string, 11> names{"upstream", "target 1", "1 to 2", "target 2", "2 to 3",    "target 3",
+                                                 "3 to 4",   "target 4", "4 to 5", "target 5", "downstream"};
   return names;
 }
 
@@ -60,8 +60,8 @@ void Detector::add(const DetectorLayer& layer, double thickness) {
 Detector::Detector(bool water) : water_(water), z_(front) {
   int of_two_planes = 0, of_one_plane = 0;
   for (int module = first_module; module <= last_module; ++module) {
-    const auto* const target =
-        std::ranges::find_if(targets, [&](const TargetPlace& t) { return module >= t.first_module && module <= t.last_module; });
+    const auto* const target = std::ranges::find_if(
+        targets, [&](const TargetPlace& t) { return module >= t.first_module && module <= t.last_module; });
     if (target != std::end(targets)) {
       const int number = static_cast<int>(target - std::begin(targets)) + 1;
       if (module == target->first_module)
@@ -89,10 +89,14 @@ Material Detector::material(const DetectorLayer& layer, double x, double y) cons
   const double thickness = layer.end - layer.begin;
   switch (layer.number) {
     case 1:
-    case 5: return x < 0 ? iron(thickness) : lead(thickness);
-    case 2: return x < 0 ? lead(thickness) : iron(thickness);
-    case 4: return lead(thickness);
-    default: break;
+    case 5:
+      return x < 0 ? iron(thickness) : lead(thickness);
+    case 2:
+      return x < 0 ? lead(thickness) : iron(thickness);
+    case 4:
+      return lead(thickness);
+    default:
+      break;
   }
   // Target 3: half of the hexagon is carbon, a third iron, a sixth lead.
   const double turn = std::atan2(y, x) / (2 * std::numbers::pi);

@@ -29,7 +29,7 @@ bool is_in_hexagon(double x, double y, double apothem);
 /// What fills a layer at some place.
 struct Material {
   double density = 0, thickness = 0;
-  double radiation_length = 43.8;  ///< g/cm^2
+  double radiation_length = 43.8;                            ///< g/cm^2
   double grams() const { return density * thickness / 10; }  ///< per cm^2, along z
 };
 
@@ -39,17 +39,17 @@ enum class LayerKind : std::uint8_t { plane, target, water };
 struct DetectorLayer {
   LayerKind kind = LayerKind::plane;
   int module = 0;
-  int number = 0;            ///< of a plane in its module, from 1; of a target, from 1
+  int number = 0;             ///< of a plane in its module, from 1; of a target, from 1
   double begin = 0, end = 0;  ///< along z, of the thickest material
-  int code = 0;              ///< its planecode; 0: it has none (water)
-  int segment = 0;           ///< see segment_names
-  View view = View::x;       ///< of a plane
-  int column = -1;           ///< of a plane, in the images of its view; -1: of the hadron calorimeter, in none
+  int code = 0;               ///< its planecode; 0: it has none (water)
+  int segment = 0;            ///< see segment_names
+  View view = View::x;        ///< of a plane
+  int column = -1;            ///< of a plane, in the images of its view; -1: of the hadron calorimeter, in none
   double middle() const { return (begin + end) / 2; }
 };
 
-/// Names of the segments along z: 0 before the first target, 1 the first target, 2 the planes behind it, ..., 9 the last
-/// target, 10 all that is downstream. That 10 is downstream is published, the order of the others is not.
+/// Names of the segments along z: 0 before the first target, 1 the first target, 2 the planes behind it, ..., 9 the
+/// last target, 10 all that is downstream. That 10 is downstream is published, the order of the others is not.
 const std::array<std::string, 11>& segment_names();
 
 /// All layers from upstream to downstream.
@@ -58,7 +58,7 @@ class Detector {
   /// `water`: whether the tank is filled. The tank has no planecode of its own: a vertex in it has code 0, "unknown".
   explicit Detector(bool water = true);
   const std::vector<DetectorLayer>& layers() const { return layers_; }  ///< in the order of z
-  int codes() const { return codes_; }                          ///< with code 0
+  int codes() const { return codes_; }                                  ///< with code 0
   /// What a layer is made of at this place: targets are divided into sectors.
   Material material(const DetectorLayer& layer, double x, double y) const;
   /// The layer of a code from 1.

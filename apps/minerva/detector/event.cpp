@@ -155,8 +155,8 @@ void EventMaker::add_pion(const Track& track, double energy) {
       0);
 }
 
-/// The mean profile of a shower (Longo and Sestili 1975): dE/dt = E b (b t)^(a - 1) exp(-b t) / Gamma(a), where t counts
-/// radiation lengths behind the conversion.
+/// The mean profile of a shower (Longo and Sestili 1975): dE/dt = E b (b t)^(a - 1) exp(-b t) / Gamma(a), where t
+/// counts radiation lengths behind the conversion.
 void EventMaker::add_photon(const Track& track, double energy) {
   constexpr double b = 0.5, longest = 25, spread = 12;
   const double a = 1 + b * std::max(0.2, std::log(energy / critical_energy) + 0.5);

@@ -9,9 +9,9 @@
 #include "apps/minerva/detector/detector.hpp"
 #include "engine/base/draws.hpp"
 
-/// Simulated interactions of neutrinos in the detector. The physics is a simplification of its own: straight tracks of a
-/// muon, protons, charged pions and the showers of neutral pions, with losses of energy by mean formulas. So figures on
-/// these events are not those on the experiment's. Energies in MeV, lengths in mm, times in ns.
+/// Simulated interactions of neutrinos in the detector. The physics is a simplification of its own: straight tracks of
+/// a muon, protons, charged pions and the showers of neutral pions, with losses of energy by mean formulas. So figures
+/// on these events are not those on the experiment's. Energies in MeV, lengths in mm, times in ns.
 namespace keelson::minerva {
 
 /// Light that one strip has seen.
@@ -43,8 +43,8 @@ class EventMaker {
     double dx = 0, dy = 0, dz = 1;  ///< direction, of length 1
     double time = 0;
   };
-  /// How a particle loses its energy. step(grams per cm^2, X0) returns the energy that it leaves in a path of this mass;
-  /// a negative number: the particle has stopped before.
+  /// How a particle loses its energy. step(grams per cm^2, X0) returns the energy that it leaves in a path of this
+  /// mass; a negative number: the particle has stopped before.
   template <class Step>
   void fly(const Track& track, const Step& step, double spread);
   void deposit(const DetectorLayer& plane, double x, double y, double energy, double time);
