@@ -131,7 +131,7 @@ class Minerva(Case):
     def test_evolved_network(self):
         full = self.folder / "full"
         self.succeed("generate", "--out", full, "--images", "full", "--train", 16, "--validation", 8, "--test", 0)
-        self.train("--net", "evolved633167", "--classes", 173, "--channels", "energy+time", "--epochs", 1, "--batch", 8, data=full)
+        self.train("--net", "evolved633167", "--classes", 173, "--channels", "energy+time", "--epochs", 1, data=full)
         self.assertEqual(len(self.evaluate()["found_by_class"]), 173)
         self.refused("evaluate", "--checkpoint", self.out, "--data", self.data,
                      says="has images of 50 planes in the view x, but the network of .* reads 94")
