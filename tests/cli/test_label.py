@@ -9,9 +9,9 @@ import re
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 import threading
+import time
 import unittest
 
 from programs import Case, Program, h5py, needs_h5py, numpy
@@ -332,7 +332,7 @@ class Page(Labels):
         for person in people:
             person.start()
         while len(saved) < 60 and any(p.is_alive() for p in people):
-            pass
+            time.sleep(0.01)
         self.server.send_signal(signal.SIGKILL)
         for person in people:
             person.join()

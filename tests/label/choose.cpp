@@ -99,7 +99,7 @@ TEST(FirstImages, AreSpreadAlongTheFirstPrincipalComponent) {
 
 TEST(Stop, SaysWhy) {
   const StopRule rule;
-  EXPECT_FALSE(reason_to_stop({.left = 10, .audit_right = 99, .audit = 99}, rule));
+  EXPECT_FALSE(reason_to_stop({.left = 10, .audit_right = 98, .audit = 98}, rule));
   EXPECT_TRUE(reason_to_stop({.left = 10, .audit_right = 100, .audit = 100}, rule));
   EXPECT_FALSE(reason_to_stop({.left = 10, .changes = {0.001, 0.02, 0.004, 0.004}}, rule));
   EXPECT_TRUE(reason_to_stop({.left = 10, .changes = {0.02, 0.001, 0.004, 0.004}}, rule));
