@@ -83,6 +83,29 @@ TEST(Batch, HasTheMostUncertainThatDifferAndSomeAtRandom) {
   EXPECT_EQ(choose_batch(o, opinions, points, 1, {4, 5}, {0}).audit.size(), 2u);
 }
 
+/// Only then the audit tells how good the networks are on all that is left.
+TEST(Batch, AuditIsUniform) {
+  constexpr std::int64_t n = 200, rounds = 400;
+  const std::vector<float> points(n);
+  std::vector<std::int64_t> left(n);
+  std::iota(left.begin(), left.end(), 0);
+  const auto opinions = opinions_by_margin(n);
+  double sum = 0, count = 0;
+  std::vector<int> drawn(n);
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    const Batch b =
+        choose_batch({.count = 50, .spread = false, .seed = 1, .round = round}, opinions, points, 1, left, {});
+    for (const std::int64_t i : b.audit) {
+      sum += static_cast<double>(i);
+      count += 1;
+      ++drawn[static_cast<std::size_t>(i)];
+    }
+  }
+  ASSERT_EQ(count, 5 * rounds);
+  EXPECT_NEAR(sum / count, 99.5, 4 * 57.7 / std::sqrt(count));
+  EXPECT_LT(*std::ranges::max_element(drawn), 26);  // 10 are expected
+}
+
 TEST(FirstImages, AreSpreadAlongTheFirstPrincipalComponent) {
   constexpr std::int64_t n = 500;
   std::vector<float> points;
