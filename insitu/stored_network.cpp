@@ -4,7 +4,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
-#include "engine/graph/channel_maps.hpp"
+#include "engine/grow/deepen.hpp"
 #include "insitu/network.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/registry.hpp"
@@ -41,8 +41,8 @@ Network climate(const CheckpointReader& checkpoint, const Shape& input, const st
     refuse("model '{}': {} has two dimensions, the fields {}", model, checkpoint.state().network, input.rank() - 1);
   const nets::Settings stored = settings_of(checkpoint);
   Network n;
-  n.graph = with_widths(nets::find_stored_network(checkpoint.state().network).make(stored, input),
-                        Topology::parse(checkpoint.state().topology));
+  n.graph = with_topology(nets::find_stored_network(checkpoint.state().network).make(stored, input),
+                          Topology::parse(checkpoint.state().topology));
   n.scales = ranges_of(stored);
   if (!n.scales.empty() && std::ssize(n.scales) != input[0])
     refuse("{}: {} ranges for {} channels", checkpoint.path().string(), n.scales.size(), input[0]);
@@ -70,7 +70,7 @@ Network cosmoflow(const CheckpointReader& checkpoint, const Shape& input, const 
                                  .channels = static_cast<int>(input[0]),
                                  .targets = static_cast<int>(topology.widths().at("dense3"))};
   Network n;
-  n.graph = with_widths(paper ? nets::cosmoflow_paper(o) : nets::cosmoflow_mlperf(o), topology);
+  n.graph = with_topology(paper ? nets::cosmoflow_paper(o) : nets::cosmoflow_mlperf(o), topology);
   if (normalise != "none")
     n.scales.assign(static_cast<std::size_t>(input[0]), {.scale = 1, .offset = 0, .logarithm = true});
   return n;

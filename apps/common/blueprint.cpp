@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -42,6 +43,15 @@ LayerWidth width_of(const BlueprintValue& v, const std::string& text) {
   return {.times = v.number_above(0, text.substr(0, text.size() - 1))};
 }
 
+/// 2000000, 2e6, or "3x".
+LayerWidth parameters_of(const BlueprintValue& v) {
+  const std::string& text = v.word();
+  if (text.ends_with('x')) return width_of(v, text);
+  const double count = v.number_above(0, text);
+  if (count != std::floor(count) || count > 1e15) v.refuse_for("a whole number, or a multiple as \"3x\"");
+  return {.units = static_cast<std::int64_t>(count)};
+}
+
 /// The most units, or an array of the units at first and the most units.
 WidthRange range_of(const BlueprintValue& v) {
   const auto& values = v.entry.values;
@@ -49,11 +59,28 @@ WidthRange range_of(const BlueprintValue& v) {
   return {.least = values.size() == 2 ? width_of(v, values[0]) : LayerWidth(), .most = width_of(v, values.back())};
 }
 
+/// The most copies, or an array of the copies at first and the most copies.
+CopyRange copies_of(const BlueprintValue& v) {
+  const auto& values = v.entry.values;
+  if (values.empty() || values.size() > 2) v.refuse_for("the most copies, or [copies at first, most copies]");
+  return {.least = values.size() == 2 ? v.count(values[0], 0) : 0, .most = v.count(values.back(), 0)};
+}
+
+/// true, false, or a number of epochs.
+std::int64_t undo_of(const BlueprintValue& v) {
+  if (v.word() == "true") return 1;
+  if (v.word() == "false") return 0;
+  return v.count(v.word(), 1);
+}
+
 using BlueprintKeys = std::map<std::string, std::function<void(GrowthOptions&, const BlueprintValue&)>>;
 
 const BlueprintKeys& keys() {
   static const BlueprintKeys all{{"method", [](auto& o, auto& v) { o.method = parse_widen_method(v.word()); }},
                                  {"factor", [](auto& o, auto& v) { o.factor = v.number_above(1, v.word()); }},
+                                 {"parameters", [](auto& o, auto& v) { o.parameters = parameters_of(v); }},
+                                 {"events", [](auto& o, auto& v) { o.events = v.count(v.word(), 1); }},
+                                 {"undo", [](auto& o, auto& v) { o.undo = undo_of(v); }},
                                  {"patience", [](auto& o, auto& v) { o.patience = v.count(v.word(), 1); }},
                                  {"epochs",
                                   [](auto& o, auto& v) {
@@ -73,21 +100,21 @@ const BlueprintKeys& keys() {
 
 GrowthOptions parse_blueprint(const std::string& text, const std::string& path) {
   GrowthOptions o;
-  bool patience = false;
+  std::string of_patience;  // a key that needs validations
   for (const TomlEntry& entry : toml_entries(text, path)) {
     const BlueprintValue value{entry, path};
     const auto dot = entry.section.find('.');
-    if (entry.section.substr(0, dot) == "widths") {
-      const std::string outer = dot == std::string::npos ? "" : entry.section.substr(dot + 1) + ".";
-      o.widths[outer + entry.name] = range_of(value);
-      continue;
-    }
-    if (!entry.section.empty()) refuse("'{}': unknown section [{}]; expected [widths] alone", path, entry.section);
+    const std::string section = entry.section.substr(0, dot);
+    const std::string outer = dot == std::string::npos ? "" : entry.section.substr(dot + 1) + ".";
+    if (section == "widths") o.widths[outer + entry.name] = range_of(value);
+    if (section == "depth") o.depth[outer + entry.name] = copies_of(value);
+    if (section == "widths" || section == "depth") continue;
+    if (!entry.section.empty()) refuse("'{}': unknown section [{}]; expected [widths] or [depth]", path, entry.section);
     const auto found = keys().find(entry.name);
     if (found == keys().end()) {
       std::vector<std::string> names;
       for (const auto& [name, read] : keys()) names.push_back(name);
-      refuse("'{}': unknown key '{}'; expected one of {}, and the section [widths]{}", path, entry.name,
+      refuse("'{}': unknown key '{}'; expected one of {}, and the sections [widths] and [depth]{}", path, entry.name,
              fmt::join(names, ", "), did_you_mean(entry.name, names));
     }
     try {
@@ -96,13 +123,14 @@ GrowthOptions parse_blueprint(const std::string& text, const std::string& path) 
       const std::string message = e.what();
       refuse("{}{}", message.starts_with("'" + path) ? "" : "'" + path + "': ", message);
     }
-    patience |= entry.name == "patience";
+    if (entry.name == "patience" || entry.name == "undo") of_patience = entry.name;
   }
-  if (patience && !o.epochs.empty()) refuse("'{}': has both patience and epochs; expected one of them", path);
-  if (o.widths.empty())
+  if (!of_patience.empty() && !o.epochs.empty())
+    refuse("'{}': has both {} and epochs; expected one of them", path, of_patience);
+  if (o.widths.empty() && o.depth.empty())
     refuse(
-        "'{}': has no section [widths]; expected units of layers at first and at most, e.g. "
-        "\"*\" = [\"0.5x\", \"1x\"]",
+        "'{}': has no section [widths] or [depth]; expected units of layers at first and at most, e.g. "
+        "\"*\" = [\"0.5x\", \"1x\"], or copies of layers, e.g. \"*\" = 1",
         path);
   return o;
 }

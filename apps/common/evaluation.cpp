@@ -2,7 +2,7 @@
 
 #include "apps/common/subcommand.hpp"
 #include "engine/base/counted.hpp"
-#include "engine/graph/channel_maps.hpp"
+#include "engine/grow/deepen.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
@@ -50,7 +50,7 @@ void check_family(const CheckpointReader& checkpoint, const NetworkFamily& famil
 
 Graph with_stored_widths(const Graph& graph, const CheckpointReader& checkpoint) {
   const std::string& text = checkpoint.state().topology;
-  return with_widths(graph, text.empty() ? Topology(graph) : Topology::parse(text));
+  return with_topology(graph, text.empty() ? Topology(graph) : Topology::parse(text));
 }
 
 CheckpointReader open_checkpoint(const EvaluationOptions& o, Communicator& world) {

@@ -128,8 +128,9 @@ void declare(OptimizerOptions& o, Subcommand& v) {
       .one_of({"off", "conservative", "normal", "aggressive"})
       .stored();
   v.option_without_default("--grow", o.grow,
-                           "Add units while the network trains, as this TOML file says (docs/growing.md): the widest "
-                           "layers, when they grow, and the learning rate afterwards",
+                           "Add units and layers while the network trains, as this TOML file says "
+                           "(docs/growing.md): how wide and deep it may become, when it grows, and the learning rate "
+                           "afterwards",
                            "BLUEPRINT")
       .stored();
   v.option("--prune-samples", o.prune_samples,

@@ -13,6 +13,7 @@
 #include "apps/common/time_table.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/grow/deepen.hpp"
 #include "engine/train/checkpoint/checkpoint.hpp"
 
 namespace keelson::app {
@@ -195,7 +196,7 @@ void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch)
 
 void RunRecorder::on_network_change(const RunState& s, const Graph& graph, const std::string& text) {
   const auto size = [](const Graph& g) { return NetworkSize{g.parameter_count(), Topology(g).widths()}; };
-  const Graph before = with_widths(graph, Topology::parse(topology_));
+  const Graph before = with_topology(graph, Topology::parse(topology_));
   write(EventRecord{"network change", s.step, text, NetworkRecord{s.epoch, size(before), size(graph)}});
   topology_ = s.topology;
   step_before_ = last_step_;

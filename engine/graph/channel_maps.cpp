@@ -232,6 +232,10 @@ Parameters changed_parameters(const Parameters& parameters, const NetworkChange&
                               const std::vector<std::string>& moments) {
   Parameters next = parameters.remap(change.graph, change.maps);
   for (const auto& [name, values] : change.values) next.set(next.at(name), values);
+  for (Parameter& p : next.all())  // those of new layers have none yet
+    if (p.kind == ParameterKind::trained)
+      while (p.start_moments.size() < moments.size())
+        p.start_moments.emplace_back(static_cast<std::size_t>(p.shape.elements()));
   for (const auto& [name, factors] : change.gradient_factors) {
     Parameter& p = next.at(name);
     for (std::size_t m = 0; m < p.start_moments.size(); ++m) {

@@ -14,6 +14,14 @@ namespace keelson {
 
 /// Another network to train from the next step on.
 struct NetworkChange {
+  /// What becomes of the network in training.
+  enum class Kind : std::uint8_t {
+    replace,  ///< training goes on with `graph`
+    /// Training goes back to the network before the last change that had `may_be_undone`, with its parameters and
+    /// moments. `graph` is empty. The next change is asked for at once.
+    undo,
+    keep  ///< the network stays, and the last change will not be undone. `graph` is empty
+  };
   Graph graph;         ///< with the inputs, loss and outputs that data and metrics need
   ParameterMaps maps;  ///< as Parameters::remap() takes them
   /// New values, in plain order, of parameters of the new network whose values are not copies: outgoing weights of a
@@ -24,6 +32,11 @@ struct NetworkChange {
   /// its square.
   std::map<std::string, std::vector<float>> gradient_factors = {};
   std::string text = {};  ///< for people: what changes, and why; may be empty
+  Kind kind = Kind::replace;
+  /// Training, and its checkpoints, hold the network of before too, until another change.
+  bool may_be_undone = false;
+  /// Entries of RunState::observed that become these values.
+  std::map<std::string, std::vector<double>> observed = {};
 };
 
 /// The channels that some nodes keep, by the node's name: for each new channel (or feature) the index of the old

@@ -104,6 +104,14 @@ struct ChannelTerm {
   std::shared_ptr<const Layer> layer;
 };
 
+/// A layer whose result has the shape of its source (Layer::repeated).
+struct RepeatedLayer {
+  std::shared_ptr<const Layer> layer;  ///< with a parameter "weights", and maybe "bias"
+  /// Makes the weights, in plain order, with which the result is the source where the bias is zero; empty: no weights
+  /// do so.
+  std::function<std::vector<float>()> identity = {};
+};
+
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
 /// does not know the backends.
 class Layer {
@@ -133,6 +141,10 @@ class Layer {
                                                      std::int64_t /*channels*/) const {
     return nullptr;
   }
+
+  /// A layer of the same kind, with weights of its own, that reads a value of the shape of this layer's result and
+  /// makes a value of the same shape, so that networks become deeper (deepen()). No value, the default: there is none.
+  virtual std::optional<RepeatedLayer> repeated(const ValueShape& /*value*/) const { return {}; }
 
   /// How the rows `rows` of the result are computed, where rows are counted along dimension `dim`, a spatial one, of
   /// the result and of the sources `srcs`, which have the same rank. No row of the result may depend on which other

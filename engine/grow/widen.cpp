@@ -148,6 +148,10 @@ bool can_copy(const UnitGroup& group) {
   return std::ranges::none_of(group.places, [](const UnitPlace& p) { return p.makes && !p.readers.empty(); });
 }
 
+Graph wider_network(const Graph& graph, const std::vector<UnitGroup>& groups, const std::vector<Widening>& widening) {
+  return change_channels(graph, wider_channels(graph, groups, widening)).graph;
+}
+
 NetworkChange widen_units(const Graph& graph, const std::vector<UnitGroup>& groups,
                           const std::vector<Widening>& widening, const Parameters& parameters, double spread) {
   KEELSON_EXPECT(widening.size() == groups.size());

@@ -34,6 +34,9 @@ struct Widening {
 /// units and multiply them (an embedding that is also the output layer).
 bool can_copy(const UnitGroup& group);
 
+/// The network of widen_units() alone. Throws as widen_units().
+Graph wider_network(const Graph& graph, const std::vector<UnitGroup>& groups, const std::vector<Widening>& widening);
+
 /// The network whose group g has widening[g].units units, with the old units before the new ones. New unit u is a copy
 /// of unit u modulo the old number. The outputs are those of `graph`, up to the rounding of sums.
 ///

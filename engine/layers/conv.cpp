@@ -46,6 +46,33 @@ class ConvLayer : public Layer {
     return layer;
   }
 
+  /// Without a stride, and with zeros around the source. The identity has a 1 where the source element lies that has
+  /// the place of the result's.
+  std::optional<RepeatedLayer> repeated(const ValueShape& value) const override {
+    const std::int64_t channels = value.shape[1];
+    if (channels % options_.groups != 0) return {};
+    auto layer = std::make_shared<ConvLayer>(options_);
+    layer->options_.filters = channels;
+    layer->options_.stride = 1;
+    layer->options_.padding = Padding::same;
+    layer->options_.pad_begin = layer->options_.pad_end = {};
+    RepeatedLayer repeated{layer};
+    const auto p = layer->params(value.shape);
+    std::int64_t elements = 1, centre = 0;
+    for (int d = 0; d < p.kernel.rank(); ++d) {
+      if (p.pad_begin[d] % p.dilation[d] != 0) return repeated;
+      centre = centre * p.kernel[d] + p.pad_begin[d] / p.dilation[d];
+      elements *= p.kernel[d];
+    }
+    repeated.identity = [channels, of_group = channels / options_.groups, elements, centre] {
+      std::vector<float> weights(static_cast<std::size_t>(channels * of_group * elements));
+      for (std::int64_t c = 0; c < channels; ++c)
+        weights[static_cast<std::size_t>((c * of_group + c % of_group) * elements + centre)] = 1;
+      return weights;
+    };
+    return repeated;
+  }
+
   /// Zeros around the source are rows of the part's source, so that parts of equal size have equal descriptions.
   std::optional<LayerPart> part(std::span<const ValueShape> srcs, int dim, const Rows& rows) const override {
     const Shape& x = srcs[0].shape;

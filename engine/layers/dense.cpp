@@ -38,6 +38,18 @@ class DenseLayer : public Layer {
     return layer;
   }
 
+  std::optional<RepeatedLayer> repeated(const ValueShape& value) const override {
+    const std::int64_t features = value.shape[1];
+    DenseOptions options = options_;
+    options.features = features;
+    return RepeatedLayer{std::make_shared<DenseLayer>(options), [features] {
+                           std::vector<float> weights(static_cast<std::size_t>(features * features));
+                           for (std::int64_t f = 0; f < features; ++f)
+                             weights[static_cast<std::size_t>(f * features + f)] = 1;
+                           return weights;
+                         }};
+  }
+
   std::optional<ChannelPart> channel_part(std::span<const ValueShape>, const Rows& channels) const override {
     auto layer = std::make_shared<DenseLayer>(*this);
     layer->options_.features = channels.size();

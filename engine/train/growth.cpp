@@ -4,76 +4,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <utility>
 
 #include "engine/base/ranks.hpp"
 #include "engine/data/subset_dataset.hpp"
 #include "engine/train/detail/draw_probe.hpp"
+#include "engine/train/detail/growth_ranges.hpp"
 #include "engine/train/fed_executor.hpp"
 
 namespace keelson {
 
 namespace {
-
-/// Whether a node of this name has one channel for each unit of the group.
-bool has_layer(const Graph& graph, const UnitGroup& group, const std::string& name) {
-  return std::ranges::any_of(group.places, [&](const UnitPlace& p) {
-    return p.node >= 0 && p.indices[0].size() == 1 && graph.nodes()[static_cast<std::size_t>(p.node)].name == name;
-  });
-}
-
-std::int64_t units_of(const UnitGroup& group, const LayerWidth& width) {
-  if (width.units > 0) return width.units;
-  return std::max(std::int64_t{1}, std::int64_t{std::llround(width.times * static_cast<double>(group.units))});
-}
-
-/// The units of a group at first, and at most.
-struct UnitRange {
-  std::int64_t least, most;
-};
-
-/// Those of each group. `units`: how many the program's network has; the same at first and at most where nothing
-/// changes.
-std::vector<UnitRange> ranges_of(const Graph& graph, const std::vector<UnitGroup>& groups,
-                                 const std::map<std::string, WidthRange>& widths) {
-  std::vector<WidthRange> of_group(groups.size());
-  std::vector<std::string> names;
-  if (const auto all = widths.find("*"); all != widths.end()) of_group.assign(groups.size(), all->second);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (groups[g].fixed)
-      of_group[g] = {};
-    else
-      names.push_back(groups[g].name);
-  }
-  std::map<std::size_t, std::string> given;
-  for (const auto& [name, width] : widths) {
-    if (name == "*") continue;
-    const auto found = std::ranges::find_if(groups, [&](const UnitGroup& g) { return has_layer(graph, g, name); });
-    if (found == groups.end() || found->fixed)
-      refuse("the layer '{}' cannot grow: {}; expected one of {}", name,
-             found == groups.end() ? "the network has none of this name"
-                                   : "inputs, outputs or other layers depend on its width",
-             fmt::join(names, ", "));
-    const auto g = static_cast<std::size_t>(found - groups.begin());
-    if (const auto [other, is_new] = given.emplace(g, name); !is_new)
-      refuse("the layers '{}' and '{}' have their units in common: give the width of one of them", other->second, name);
-    of_group[g] = width;
-  }
-  std::vector<UnitRange> ranges;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const UnitGroup& group = groups[g];
-    const auto [least, most] =
-        ranges.emplace_back(units_of(group, of_group[g].least), units_of(group, of_group[g].most));
-    if (least > group.units)
-      refuse("'{}' has {} units at first, but the network has {}: give {} or fewer", group.name, least, group.units,
-             group.units);
-    if (most < least)
-      refuse("'{}' has {} units at first, but at most {}: give {} or more", group.name, least, most, least);
-  }
-  if (std::ranges::none_of(ranges, [](const UnitRange& r) { return r.most > r.least; }))
-    refuse("no layer can grow: give a layer more units than it has at first, e.g. \"*\" = [\"0.5x\", \"1x\"]");
-  return ranges;
-}
 
 /// Finished epochs at the last change of the network; 0: none.
 std::int64_t last_change(const RunState& state) {
@@ -112,15 +53,17 @@ Squares squares_of(const UnitPlace& place, std::int64_t old_units, const Shape& 
 }
 
 std::string describe_growth(const GrowthEvent& e, const GrowthOptions& options) {
-  std::vector<std::string> groups, gradients;
+  std::vector<std::string> changes, gradients;
   for (const auto& [name, units] : e.units)
-    groups.push_back(fmt::format("{} {} -> {}", name, e.units_before.at(name), units));
+    changes.push_back(fmt::format("{} {} -> {}", name, e.units_before.at(name), units));
+  for (const auto& [name, copies] : e.copies) changes.push_back(fmt::format("copy {} of {}", copies, name));
   for (const auto& [name, gradient] : e.gradients) gradients.push_back(fmt::format("{} {:.3g}", name, gradient));
-  return fmt::format("growth: {} ({}); parameters {} -> {}{}", fmt::join(groups, ", "), to_string(options.method),
-                     e.parameters_before, e.parameters,
-                     gradients.empty()
-                         ? std::string()
-                         : fmt::format("; gradients of new outgoing weights: {}", fmt::join(gradients, ", ")));
+  return fmt::format(
+      "growth: {}{}; parameters {} -> {}{}", fmt::join(changes, ", "),
+      e.units.empty() ? "" : fmt::format(" ({})", to_string(options.method)), e.parameters_before, e.parameters,
+      gradients.empty() ? std::string()
+                        : fmt::format("; gradients of new {}: {}", e.units.empty() ? "layers" : "outgoing weights",
+                                      fmt::join(gradients, ", ")));
 }
 
 }  // namespace
@@ -144,48 +87,98 @@ double grown_rate(GrownRate rule, const Schedule& schedule, std::int64_t epochs,
   return schedule.at(warm + (all - warm) * (now - changed) / (all - changed));
 }
 
-Graph starting_network(const Graph& graph, const GrowthOptions& options) {
-  const auto groups = unit_groups(graph);
-  const auto ranges = ranges_of(graph, groups, options.widths);
-  std::vector<std::vector<std::int64_t>> keep;
-  for (const UnitRange& range : ranges) {
-    auto& units = keep.emplace_back(static_cast<std::size_t>(range.least));
-    std::iota(units.begin(), units.end(), 0);
-  }
-  return keep_units(graph, groups, keep).graph;
-}
+/// What RunState::observed[growth_entry] says.
+struct Growth::Record {
+  std::int64_t events = 0;                                    ///< not undone
+  std::int64_t pending_epoch = -1, pending = 0, undone = -1;  ///< as at growth_entry
+  std::vector<std::int64_t> tried;
 
-Growth::Growth(const GrowthOptions& options, const Task& task) : options_(options), task_(task) {
-  for (const UnitRange& range : ranges_of(task_.graph, unit_groups(task_.graph), options_.widths))
-    most_.push_back(range.most);
-}
+  explicit Record(const RunState& state) {
+    const auto found = state.observed.find(growth_entry);
+    if (found == state.observed.end() || found->second.size() < 4) return;
+    std::vector<std::int64_t> all;  // of a file, which may hold any numbers
+    for (const double v : found->second) all.push_back(v >= -1 && v < 1e9 ? static_cast<std::int64_t>(v) : -1);
+    events = all[0];
+    pending_epoch = std::min(all[1], state.epoch);
+    pending = all[2];
+    undone = all[3];
+    tried.assign(all.begin() + 4, all.end());
+  }
+  std::map<std::string, std::vector<double>> entry() const {
+    std::vector<double> all;
+    for (const auto v : {events, pending_epoch, pending, undone}) all.push_back(static_cast<double>(v));
+    all.insert(all.end(), tried.begin(), tried.end());
+    return {{growth_entry, all}};
+  }
+};
+
+/// What can grow in an event.
+struct Growth::Candidate {
+  std::int64_t number;              ///< among those that the network has
+  std::vector<std::size_t> groups;  ///< that become wider
+  std::vector<std::string> layers;  ///< that get another copy
+};
+
+/// The network before an event.
+struct Growth::Network {
+  const Graph& graph;
+  std::vector<UnitGroup> groups;
+  std::vector<Widening> widening;  ///< if all groups that can would become wider
+  const Parameters& parameters;    ///< without moments, which may be in shards
+
+  /// If these groups alone become wider.
+  std::vector<Widening> widen(const std::vector<std::size_t>& those) const {
+    std::vector<Widening> some = widening;
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      if (std::ranges::find(those, g) == those.end()) some[g].units = groups[g].units;
+    return some;
+  }
+};
+
+Growth::Growth(const GrowthOptions& options, const Task& task)
+    : options_(options), task_(task), ranges_(std::make_shared<detail::GrowthRanges>(task_.graph, options_)) {}
 
 bool Growth::is_due(const RunState& state) const {
   if (!options_.epochs.empty()) return std::ranges::find(options_.epochs, state.epoch) != options_.epochs.end();
   return state.epoch - std::max({std::int64_t{0}, state.best_epoch, last_change(state)}) >= options_.patience;
 }
 
-std::vector<Widening> Growth::next_widths(const std::vector<UnitGroup>& groups) const {
-  KEELSON_EXPECT(groups.size() == most_.size());
-  std::vector<Widening> all;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const std::int64_t now = groups[g].units;
-    const std::int64_t next = std::llround(options_.factor * static_cast<double>(now));
-    all.push_back({std::max(now, std::min(std::max(now + 1, next), most_[g])), options_.method});
+/// Those that make layers wider come first.
+std::vector<Growth::Candidate> Growth::candidates(const Network& network) const {
+  std::vector<Candidate> all;
+  std::vector<std::size_t> groups;
+  std::vector<std::string> layers;
+  for (std::size_t g = 0; g < network.groups.size(); ++g)
+    if (network.widening[g].units > network.groups[g].units) groups.push_back(g);
+  LayerCopies copies = copies_of(Topology(network.graph));
+  for (const auto& [layer, most] : ranges_->most_copies())
+    if (copies[layer] < most) layers.push_back(layer);
+  const auto add = [&](std::vector<std::size_t> wider, std::vector<std::string> deeper) {
+    if (!wider.empty() || !deeper.empty()) all.push_back({std::ssize(all), std::move(wider), std::move(deeper)});
+  };
+  if (!options_.one_layer) {
+    add(groups, {});
+    add({}, layers);
+    return all;
   }
+  for (const auto g : groups) add({g}, {});
+  for (const auto& layer : layers) add({}, {layer});
   return all;
 }
 
-std::vector<double> Growth::gradients(const Graph& graph, const std::vector<UnitGroup>& groups,
-                                      std::vector<Widening> widening, const Parameters& whole,
-                                      std::int64_t epoch) const {
-  for (Widening& w : widening) w.method = WidenMethod::zero;
-  const NetworkChange candidate = widen_units(graph, groups, widening, whole);
-  Parameters parameters = changed_parameters(whole, candidate, {});
+Graph Growth::larger(const Network& network, const Candidate& candidate) const {
+  return candidate.layers.empty() ? wider_network(network.graph, network.groups, network.widen(candidate.groups))
+                                  : deepen(network.graph, candidate.layers).graph;
+}
+
+std::map<std::string, std::vector<double>> Growth::sum_gradients(const NetworkChange& change, const Parameters& whole,
+                                                                 const std::vector<std::string>& names,
+                                                                 std::int64_t epoch) const {
+  Parameters parameters = changed_parameters(whole, change, {});
   const SubsetDataset data(task_.training,
                            detail::draw_probe("growth", task_.training.size(), options_.probe, task_.seed, epoch));
   SampleDecoding decoding = decoding_for(parameters.context().device());
-  FedExecutor network(candidate.graph, parameters,
+  FedExecutor network(change.graph, parameters,
                       {.batch = options_.probe_batch,
                        .precision = task_.precision == Precision::fp16 ? Precision::fp32 : task_.precision},
                       data, decoding);
@@ -197,7 +190,7 @@ std::vector<double> Growth::gradients(const Graph& graph, const std::vector<Unit
     network.input.feed(*batch);
     network.executor.forward({.seed = task_.seed, .inverse_samples = 1 / static_cast<float>(data.size())});
     network.executor.backward();
-    for (const auto& [name, values] : candidate.values) {
+    for (const std::string& name : names) {
       const auto gradient = network.executor.gradient(name);
       auto& sum = sums[name];
       sum.resize(gradient.size());
@@ -205,66 +198,136 @@ std::vector<double> Growth::gradients(const Graph& graph, const std::vector<Unit
     }
     network.input.finish();
   }
-  const auto wide = unit_groups(candidate.graph);  // in the same order
-  KEELSON_EXPECT(wide.size() == groups.size());
-  std::vector<double> found(groups.size(), -1);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (widening[g].units == groups[g].units) continue;
+  return sums;
+}
+
+/// Of each candidate. All are wider, or all are deeper. The gradients of one are those without the others, since new
+/// outgoing weights are zero.
+std::vector<double> Growth::gradients(const Network& network, const std::vector<Candidate>& candidates,
+                                      std::int64_t epoch) const {
+  std::vector<std::size_t> wider;
+  std::vector<std::string> deeper, names;
+  for (const Candidate& c : candidates) {
+    wider.insert(wider.end(), c.groups.begin(), c.groups.end());
+    deeper.insert(deeper.end(), c.layers.begin(), c.layers.end());
+  }
+  std::vector<double> found;
+  if (!deeper.empty()) {
+    const NetworkChange change = deepen(network.graph, deeper);
+    for (const std::string& layer : deeper) names.push_back(gaining_weights(change.graph, layer));
+    const auto sums = sum_gradients(change, network.parameters, names, epoch);
+    for (const std::string& name : names) {
+      double squares = 0;
+      for (const double g : sums.at(name)) squares += g * g;
+      found.push_back(std::sqrt(squares / static_cast<double>(sums.at(name).size())));
+    }
+    return found;
+  }
+  std::vector<Widening> widening = network.widen(wider);
+  for (Widening& w : widening) w.method = WidenMethod::zero;
+  const NetworkChange change = widen_units(network.graph, network.groups, widening, network.parameters);
+  for (const auto& entry : change.values) names.push_back(entry.first);
+  const auto sums = sum_gradients(change, network.parameters, names, epoch);
+  const auto wide = unit_groups(change.graph);  // in the same order
+  KEELSON_EXPECT(wide.size() == network.groups.size());
+  for (const auto g : wider) {
     Squares all;
     for (const UnitPlace& place : wide[g].places) {
       if (place.readers.empty()) continue;
-      const Parameter& p = parameters.at(place.parameter);
+      const auto& maps = change.maps.at(place.parameter).indices;
+      Shape shape;
+      for (const ParameterSpec& p : change.graph.parameters())
+        if (p.name == place.parameter) shape = p.shape;
       std::vector<std::vector<char>> is_new;
-      const auto& maps = candidate.maps.at(p.name).indices;
-      for (int d = 0; d < p.shape.rank(); ++d) {
-        auto& of_dim = is_new.emplace_back(static_cast<std::size_t>(p.shape[d]));
+      for (int d = 0; d < shape.rank(); ++d) {
+        auto& of_dim = is_new.emplace_back(static_cast<std::size_t>(shape[d]));
         const IndexMap map = d < std::ssize(maps) ? maps[static_cast<std::size_t>(d)] : std::nullopt;
         for (std::size_t i = 0; map && i < of_dim.size(); ++i) of_dim[i] = (*map)[i] < 0;
       }
-      const Squares more = squares_of(place, groups[g].units, p.shape, is_new, sums.at(p.name));
+      const Squares more = squares_of(place, network.groups[g].units, shape, is_new, sums.at(place.parameter));
       all.sum += more.sum;
       all.count += more.count;
     }
-    found[g] = all.count > 0 ? std::sqrt(all.sum / static_cast<double>(all.count)) : 0;
+    found.push_back(all.count > 0 ? std::sqrt(all.sum / static_cast<double>(all.count)) : 0);
   }
   return found;
 }
 
-std::optional<NetworkChange> Growth::operator()(const RunState& state, const Parameters& parameters) {
-  event_.reset();
-  if (!is_due(state)) return std::nullopt;
-  const Graph graph = with_widths(task_.graph, Topology::parse(state.topology));
-  const auto groups = unit_groups(graph);
-  std::vector<Widening> widening = next_widths(groups);
-  const auto grows = [&](std::size_t g) { return widening[g].units > groups[g].units; };
-  std::int64_t growing = 0;
-  for (std::size_t g = 0; g < groups.size(); ++g) growing += grows(g);
-  if (growing == 0) return std::nullopt;
-  Parameters whole(graph, parameters.context(), parameters.seed());  // without moments, which may be in shards
-  for (const Parameter& p : parameters.all()) whole.set(whole.at(p.name), parameters.get(p));
-
-  GrowthEvent event{.epoch = state.epoch, .parameters_before = graph.parameter_count()};
-  if (options_.one_layer && growing > 1) {
-    std::vector<double> found(groups.size());
-    on_each_rank(task_.ranks, [&] {
-      if (!task_.ranks || task_.ranks->rank() == 0) found = gradients(graph, groups, widening, whole, state.epoch);
-    });
-    if (task_.ranks) task_.ranks->broadcast(found.data(), found.size() * sizeof(double), 0);
-    const auto best = static_cast<std::size_t>(std::ranges::max_element(found) - found.begin());
-    for (std::size_t g = 0; g < groups.size(); ++g) {
-      if (grows(g)) event.gradients[groups[g].name] = found[g];
-      if (g != best) widening[g].units = groups[g].units;
-    }
+NetworkChange Growth::grow(const Network& network, const Candidate& candidate) {
+  NetworkChange change = candidate.layers.empty() ? widen_units(network.graph, network.groups,
+                                                                network.widen(candidate.groups), network.parameters)
+                                                  : deepen(network.graph, candidate.layers);
+  GrowthEvent& event = *event_;
+  for (const auto g : candidate.groups) {
+    event.units_before[network.groups[g].name] = network.groups[g].units;
+    event.units[network.groups[g].name] = network.widening[g].units;
   }
-  NetworkChange change = widen_units(graph, groups, widening, whole);
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    if (!grows(g)) continue;
-    event.units_before[groups[g].name] = groups[g].units;
-    event.units[groups[g].name] = widening[g].units;
-  }
+  const LayerCopies copies = copies_of(Topology(change.graph));
+  for (const std::string& layer : candidate.layers) event.copies[layer] = copies.at(layer);
   event.parameters = change.graph.parameter_count();
   change.text = describe_growth(event, options_);
-  event_ = event;
+  return change;
+}
+
+std::optional<NetworkChange> Growth::operator()(const RunState& state, const Parameters& parameters) {
+  event_.reset();
+  Record record(state);
+  if (record.pending_epoch >= 0) {
+    const std::int64_t since = std::exchange(record.pending_epoch, -1);
+    const bool better = state.best_epoch > since;
+    if (!better && state.epoch - since < options_.undo) return std::nullopt;
+    NetworkChange end;
+    end.kind = better ? NetworkChange::Kind::keep : NetworkChange::Kind::undo;
+    if (better) {
+      record.tried.clear();
+    } else {
+      record.tried.push_back(record.pending);
+      record.undone = state.epoch;
+      --record.events;
+      end.text = fmt::format("growth undone: no validation was better since epoch {}", since);
+    }
+    end.observed = record.entry();
+    return end;
+  }
+  if (!is_due(state) || (options_.events > 0 && record.events >= options_.events)) return std::nullopt;
+  if (state.best_epoch > record.undone) record.tried.clear();
+  const Graph graph = with_topology(task_.graph, Topology::parse(state.topology));
+  Parameters whole(graph, parameters.context(), parameters.seed());
+  Network network{graph, unit_groups(graph), {}, whole};
+  for (const UnitGroup& group : network.groups) {
+    const std::int64_t now = group.units, most = ranges_->units_of(group).most;
+    const std::int64_t next = std::llround(options_.factor * static_cast<double>(now));
+    network.widening.push_back({std::max(now, std::min(std::max(now + 1, next), most)), options_.method});
+  }
+  std::vector<Candidate> all = candidates(network);
+  std::erase_if(all, [&](const Candidate& c) {
+    return std::ranges::find(record.tried, c.number) != record.tried.end() ||
+           (ranges_->most_parameters() > 0 && larger(network, c).parameter_count() > ranges_->most_parameters());
+  });
+  if (all.empty()) return std::nullopt;
+  if (!all.front().groups.empty()) std::erase_if(all, [](const Candidate& c) { return c.groups.empty(); });
+  for (const Parameter& p : parameters.all()) whole.set(whole.at(p.name), parameters.get(p));
+
+  event_ = GrowthEvent{.epoch = state.epoch, .parameters_before = graph.parameter_count()};
+  std::size_t best = 0;
+  if (all.size() > 1) {
+    std::vector<double> found(all.size());
+    on_each_rank(task_.ranks, [&] {
+      if (!task_.ranks || task_.ranks->rank() == 0) found = gradients(network, all, state.epoch);
+    });
+    if (task_.ranks) task_.ranks->broadcast(found.data(), found.size() * sizeof(double), 0);
+    best = static_cast<std::size_t>(std::ranges::max_element(found) - found.begin());
+    for (std::size_t i = 0; i < all.size(); ++i)
+      event_->gradients[all[i].layers.empty() ? network.groups[all[i].groups[0]].name : all[i].layers[0]] = found[i];
+  }
+  NetworkChange change = grow(network, all[best]);
+  ++record.events;
+  if (options_.epochs.empty() && options_.undo > 0) {
+    change.may_be_undone = true;
+    record.pending_epoch = state.epoch;
+    record.pending = all[best].number;
+  }
+  change.observed = record.entry();
   return change;
 }
 

@@ -2,18 +2,24 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/base/communicator.hpp"
 #include "engine/data/loader.hpp"
+#include "engine/grow/deepen.hpp"
 #include "engine/grow/widen.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/plan/precision.hpp"
 #include "engine/train/checkpoint/run_state.hpp"
 
 namespace keelson {
+
+namespace detail {
+class GrowthRanges;
+}
 
 /// The learning rate after a network has grown.
 enum class GrownRate : std::uint8_t {
@@ -40,40 +46,62 @@ struct WidthRange {
   LayerWidth most;   ///< at most
 };
 
+/// How many copies of itself follow a layer (deepen()), at first and at most.
+struct CopyRange {
+  std::int64_t least = 0;  ///< at first
+  std::int64_t most = 0;   ///< at most
+};
+
 /// How a network grows.
 struct GrowthOptions {
   /// By the name of a layer, or of any other node that has one channel per unit; "*": all layers that have no entry of
   /// their own. Other layers stay as they are.
   std::map<std::string, WidthRange> widths;
+  std::map<std::string, CopyRange> depth;  ///< the same of copies of layers, by the names of repeatable_layers()
   WidenMethod method = WidenMethod::copy;  ///< where new units come from
   double factor = 1.5;                     ///< of a layer's units, in one event; one unit more at least
   std::int64_t patience = 3;               ///< an event comes after so many validations without a better one
   std::vector<std::int64_t> epochs;        ///< not empty: after these epochs instead
+  /// If after so many epochs no validation was better, an event is undone, and another layer grows; 0: never. Without
+  /// `epochs` alone.
+  std::int64_t undo = 1;
+  std::int64_t events = 0;  ///< the most events, without those that were undone; 0: no limit
+  /// The most parameters: `units`, or `times` those of the program's network. No layer grows beyond. None: no limit.
+  std::optional<LayerWidth> parameters;
   /// The layer whose new outgoing weights have the largest gradients grows; false: all layers grow in each event.
+  /// Layers get copies when none can become wider.
   bool one_layer = true;
   GrownRate rate = GrownRate::schedule;  ///< of the learning rate afterwards
   std::int64_t probe = 64;               ///< samples of the training data for these gradients
   std::int64_t probe_batch = 8;          ///< samples at a time
 };
 
-/// The network that grows, with as many units as its layers have at first. `graph`: the program's network. Throws
-/// InputError for a layer that the network does not have or whose width cannot change, for more units at first than the
-/// program's network has, for fewer at most than at first, and if no layer can grow.
+/// The network that grows, with as many units and copies as its layers have at first. `graph`: the program's network.
+/// Throws InputError for a layer that the network does not have, whose width cannot change or that copies cannot
+/// follow, for more units at first than the program's network has, for fewer at most than at first, for more parameters
+/// at first than at most, and if no layer can grow.
 Graph starting_network(const Graph& graph, const GrowthOptions& options);
 
 /// What an event did.
 struct GrowthEvent {
-  std::int64_t epoch = 0;                              ///< epochs that were done before
-  std::map<std::string, std::int64_t> units_before;    ///< of the groups that grew
-  std::map<std::string, std::int64_t> units;           ///< the same afterwards
-  std::map<std::string, double> gradients;             ///< by group: root mean square over new outgoing weights
+  std::int64_t epoch = 0;                            ///< epochs that were done before
+  std::map<std::string, std::int64_t> units_before;  ///< of the groups that grew
+  std::map<std::string, std::int64_t> units;         ///< the same afterwards
+  std::map<std::string, std::int64_t> copies;        ///< of the layers that got a copy: how many there are then
+  /// By group, root mean square over new outgoing weights; by layer, over the weights of a new copy.
+  std::map<std::string, double> gradients;
   std::int64_t parameters_before = 0, parameters = 0;  ///< Graph::parameter_count()
 };
 
-/// Adds units to a network while it trains, without a change of what it computes. An event comes before an epoch. If
-/// one layer grows in an event, it is the layer for which the gradients of the outgoing weights of new units, which are
-/// zero at first, have the largest root mean square (after GradMax: U. Evci et al., arXiv 2201.05125). Rank 0 takes
-/// these gradients. Events are a function of run state, parameters and data.
+/// Adds units and layers to a network while it trains, without a change of what it computes. An event comes before an
+/// epoch. If one layer grows in an event, it is the layer for which the gradients of the outgoing weights of new units,
+/// which are zero at first, have the largest root mean square (after GradMax: U. Evci et al., arXiv 2201.05125), and
+/// when no layer can become wider, the layer whose copy has the largest gradients. Rank 0 takes these gradients. Events
+/// are a function of run state, parameters and data.
+///
+/// Without GrowthOptions::epochs, an event that did not help is undone (NetworkChange::Kind::undo): parameters, moments
+/// and network are those of before, while epochs, steps and learning rate go on. The next layer then grows at once,
+/// until none is left; all may grow again after a better validation.
 class Growth {
  public:
   /// What the events need of the training.
@@ -94,16 +122,29 @@ class Growth {
   const std::optional<GrowthEvent>& last_event() const { return event_; }
 
  private:
+  struct Record;
+  struct Candidate;
+  struct Network;
   bool is_due(const RunState& state) const;
-  std::vector<Widening> next_widths(const std::vector<UnitGroup>& groups) const;
-  std::vector<double> gradients(const Graph& graph, const std::vector<UnitGroup>& groups,
-                                std::vector<Widening> widening, const Parameters& whole, std::int64_t epoch) const;
+  std::vector<Candidate> candidates(const Network& network) const;
+  Graph larger(const Network& network, const Candidate& candidate) const;
+  std::vector<double> gradients(const Network& network, const std::vector<Candidate>& candidates,
+                                std::int64_t epoch) const;
+  std::map<std::string, std::vector<double>> sum_gradients(const NetworkChange& change, const Parameters& whole,
+                                                           const std::vector<std::string>& names,
+                                                           std::int64_t epoch) const;
+  NetworkChange grow(const Network& network, const Candidate& candidate);
 
   GrowthOptions options_;
   Task task_;
-  std::vector<std::int64_t> most_;  ///< of each group
+  std::shared_ptr<const detail::GrowthRanges> ranges_;
   std::optional<GrowthEvent> event_;
 };
+
+/// The entry of RunState::observed in which Growth keeps its events: how many were not undone; of an event that may be
+/// undone the finished epochs, else -1, and its number among the layers that could grow; the finished epochs at the
+/// last undo, or -1; the numbers of the layers of which events were undone since the network last became larger.
+inline constexpr const char* growth_entry = "growth";
 
 /// The learning rate of the next step of a training of so many epochs, for TrainerOptions::learning_rate.
 double grown_rate(GrownRate rule, const Schedule& schedule, std::int64_t epochs, const RunState& state);

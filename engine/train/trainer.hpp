@@ -215,12 +215,16 @@ class Trainer {
 
   // Networks that change, and resuming.
   void ask_for_change();  ///< TrainerOptions::change_network, when an epoch begins
+  void apply(NetworkChange change);
+  void remember_network();  ///< for an undo: RunState::before
+  void restore_network();   ///< the one of RunState::before
   void adopt_sync_mode(std::int64_t epochs);
   /// The checkpoint's network if that is not the trainer's: TrainerOptions::make_network makes it.
   std::optional<Graph> network_of(const CheckpointReader& checkpoint) const;
   /// Local: releases all of the old network. make_parts(), which is collective, makes the parts of the new one.
   void replace_network(Graph graph, Parameters parameters);
   void make_parts();
+  void set_network(Graph graph, Parameters parameters);  ///< both; with ranks that may be lost meanwhile
 
   /// Whether the network with metric (or, without metrics, loss) `a` is better than the one with `b`.
   bool better(double a, double b) const {

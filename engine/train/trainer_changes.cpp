@@ -7,6 +7,8 @@
 #include "engine/base/error.hpp"
 #include "engine/base/fnv1a.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/grow/deepen.hpp"
+#include "engine/train/checkpoint/detail/checkpoint_layout.hpp"
 #include "engine/train/trainer.hpp"
 
 /// What makes the trainer's parts anew: ranks that are lost, another network, another mode of exchange, a checkpoint.
@@ -23,12 +25,27 @@ std::string to_string(const ParameterMap& map) {
 /// What must be alike on all ranks for the same network to come of it.
 std::map<std::string, std::string> describe(const NetworkChange& change) {
   auto values = Topology(change.graph).lines();
+  values["the kind of change"] =
+      fmt::format("{}{}", static_cast<int>(change.kind), change.may_be_undone ? " for now" : "");
+  for (const auto& [name, numbers] : change.observed)
+    values["the entry " + name] = fmt::format("{}", fmt::join(numbers, " "));
   for (const auto& [name, map] : change.maps) values["the map of " + name] = to_string(map);
   for (const auto& [name, array] : change.values)
     values["the values of " + name] = fmt::format("{:016x}", Digest().add(array).value());
   for (const auto& [name, array] : change.gradient_factors)
     values["the gradient factors of " + name] = fmt::format("{:016x}", Digest().add(array).value());
   return values;
+}
+
+/// Calls f(name in RunState::NetworkBefore, parameter, number of the moment or -1) for all arrays of the network.
+template <class P, class F>
+void each_array(P& parameters, const std::vector<std::string>& moments, F f) {
+  for (auto& p : parameters.all()) {
+    f(detail::parameter_path(p.name).substr(1), p, -1);
+    if (p.kind == ParameterKind::trained)
+      for (std::size_t m = 0; m < moments.size(); ++m)
+        f(detail::moment_path(moments[m], p.name).substr(1), p, static_cast<int>(m));
+  }
 }
 
 /// The recurrent states of the network, of all ranks together.
@@ -155,28 +172,72 @@ void Trainer::ask_for_change() {
   if (!options_.change_network || state_.epoch == 0 || state_.step_in_epoch > 0) return;
   synchronize();
   const Stopwatch watch;
-  std::optional<NetworkChange> change;
   const auto compare = [this](const std::map<std::string, std::string>& values) {
     if (communicator_)
       compare_values(*communicator_, values, "networks to go on with",
                      "let change_network depend on the run state and the parameters alone");
   };
-  retry_until_agreed({"the choice of the network", [&] {
-                        on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
-                        compare({{"the network", change ? "another one" : "as it was"}});
-                        if (change) compare(describe(*change));
-                      }});
-  if (!change) return clock_.add_change(watch.seconds());
-  if (communicator_) parameters_.gather_shards(*communicator_);
-  auto parameters = changed_parameters(parameters_, *change, options_.moments());
-  replace_network(std::move(change->graph), std::move(parameters));
-  bool first = true;  // after a loss, the parts are made with the group of ranks
-  retry_until_agreed({"a change of the network", [&] {
-                        if (std::exchange(first, false)) make_parts();
-                      }});
-  state_.observed[network_changes_entry].push_back(static_cast<double>(state_.epoch));
+  for (bool again = true; again;) {
+    std::optional<NetworkChange> change;
+    retry_until_agreed({"the choice of the network", [&] {
+                          on_each_rank(communicator_, [&] { change = options_.change_network(state_, parameters_); });
+                          compare({{"the network", change ? "another one" : "as it was"}});
+                          if (change) compare(describe(*change));
+                        }});
+    again = change && change->kind == NetworkChange::Kind::undo;
+    if (change) apply(std::move(*change));
+  }
   clock_.add_change(watch.seconds());
-  observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change->text); });
+}
+
+void Trainer::apply(NetworkChange change) {
+  for (auto& [name, values] : change.observed) state_.observed[name] = std::move(values);
+  auto& changes = state_.observed[network_changes_entry];
+  if (change.kind == NetworkChange::Kind::replace) {
+    if (communicator_) parameters_.gather_shards(*communicator_);
+    state_.before.reset();
+    if (change.may_be_undone) remember_network();
+    auto parameters = changed_parameters(parameters_, change, options_.moments());
+    set_network(std::move(change.graph), std::move(parameters));
+    changes.push_back(static_cast<double>(state_.epoch));
+  } else if (change.kind == NetworkChange::Kind::undo) {
+    restore_network();
+    if (!changes.empty()) changes.pop_back();
+  }
+  if (change.kind == NetworkChange::Kind::keep) state_.before.reset();
+  if (changes.empty()) state_.observed.erase(network_changes_entry);
+  if (change.kind != NetworkChange::Kind::keep)
+    observers_.notify([&](auto& o) { o.on_network_change(state_, session_.graph(), change.text); });
+}
+
+void Trainer::remember_network() {
+  auto before = std::make_shared<RunState::NetworkBefore>();
+  before->topology = state_.topology;
+  each_array(parameters_, options_.moments(), [&](const std::string& name, const Parameter& p, int which) {
+    before->arrays[name] = {p.shape, parameters_.get(p, which)};
+  });
+  state_.before = std::move(before);
+}
+
+void Trainer::restore_network() {
+  if (!state_.before)
+    fail("change_network has undone a change, but none may be undone: see NetworkChange::may_be_undone");
+  const auto before = std::exchange(state_.before, nullptr);
+  const Topology wanted = Topology::parse(before->topology);
+  Graph graph = options_.make_network ? options_.make_network(wanted) : with_topology(session_.graph(), wanted);
+  const auto refuse_other = [](const std::string& what) {
+    refuse("the network before the last change cannot be made again: {}. Resume from an earlier checkpoint", what);
+  };
+  if (const auto differs = difference(Topology(graph), wanted); !differs.empty()) refuse_other(differs);
+  Parameters parameters(graph, parameters_.context(), parameters_.seed());
+  each_array(parameters, options_.moments(), [&](const std::string& name, Parameter& p, int which) {
+    const auto found = before->arrays.find(name);
+    if (found == before->arrays.end()) refuse_other(name + " is missing");
+    if (!(found->second.shape == p.shape))
+      refuse_other(fmt::format("{} is {}, expected {}", name, to_string(found->second.shape), to_string(p.shape)));
+    parameters.set(p, found->second.values, which);
+  });
+  set_network(std::move(graph), std::move(parameters));
 }
 
 std::optional<Graph> Trainer::network_of(const CheckpointReader& checkpoint) const {
@@ -186,13 +247,13 @@ std::optional<Graph> Trainer::network_of(const CheckpointReader& checkpoint) con
   const Topology wanted = Topology::parse(text);
   std::optional<Graph> graph;
   on_each_rank(communicator_, [&] {
-    graph.emplace(options_.make_network ? options_.make_network(wanted) : with_widths(session_.graph(), wanted));
+    graph.emplace(options_.make_network ? options_.make_network(wanted) : with_topology(session_.graph(), wanted));
   });
   if (const auto differs = difference(Topology(*graph), wanted); !differs.empty())
     refuse(
         "{}: the network that {} made for this checkpoint is another one: {}. Make it of the widths of the "
         "topology, and give the options of the run",
-        checkpoint.path().string(), options_.make_network ? "make_network" : "with_widths", differs);
+        checkpoint.path().string(), options_.make_network ? "make_network" : "with_topology", differs);
   return graph;
 }
 
@@ -200,6 +261,14 @@ void Trainer::replace_network(Graph graph, Parameters parameters) {
   if (evaluator_) evaluator_->release_network();
   session_.replace_network(std::move(graph), std::move(parameters));
   state_.topology = Topology(session_.graph()).to_text();
+}
+
+void Trainer::set_network(Graph graph, Parameters parameters) {
+  replace_network(std::move(graph), std::move(parameters));
+  bool first = true;  // after a loss, the parts are made with the group of ranks
+  retry_until_agreed({"a change of the network", [&] {
+                        if (std::exchange(first, false)) make_parts();
+                      }});
 }
 
 void Trainer::make_parts() {

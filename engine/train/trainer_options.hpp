@@ -70,11 +70,12 @@ struct TrainerOptions {
   std::function<bool()> interrupted;  ///< called once per step: true ends the run with a checkpoint; may be empty
 
   /// Called before the first step of each epoch but the first. Returns the network for the following steps, or no value
-  /// to keep the network. The result must depend only on the arguments, since a resumed run calls the function again,
-  /// and must be the same on all ranks.
+  /// to keep the network. The function may also undo its last change (NetworkChange::Kind), and is then called again.
+  /// The result must depend only on the arguments, since a resumed run calls the function again, and must be the same
+  /// on all ranks.
   std::function<std::optional<NetworkChange>(const RunState&, const Parameters&)> change_network;
   /// Makes the network of a checkpoint that was written after change_network had returned another network
-  /// (Trainer::resume). Empty, with change_network: the trainer's network, with_widths() of the checkpoint's topology.
+  /// (Trainer::resume). Empty, with change_network: the trainer's network, with_topology() of the checkpoint's.
   std::function<Graph(const Topology&)> make_network;
 
   CheckpointOptions checkpoints;  ///< where and when checkpoints are written

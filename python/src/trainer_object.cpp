@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/base/error.hpp"
+#include "engine/grow/deepen.hpp"
 #include "trainer.hpp"
 
 namespace keelson::python {
@@ -191,7 +192,7 @@ void TrainerObject::resume(const std::string& path) {
   Communicator* ranks = parameters_->device->communicator();
   get().resume(CheckpointReader(path, false, ranks ? &ranks->on_host() : nullptr));
   const auto& topology = get().state().topology;
-  if (!topology.empty()) parameters_->follow(with_widths(whole_->graph, Topology::parse(topology)));
+  if (!topology.empty()) parameters_->follow(with_topology(whole_->graph, Topology::parse(topology)));
   step_pending_ = true;
   ended_ = false;
 }

@@ -21,6 +21,12 @@ epochs = [4, 8]
 layers = "all"
 rate = "lemon"
 probe = 16
+events = 5
+parameters = "3x"
+
+[depth]
+"*" = 2
+"block1.conv" = [1, 4]
 
 [widths]
 "*" = ["0.25x", "1x"]
@@ -34,6 +40,14 @@ conv1 = 48
   EXPECT_FALSE(o.one_layer);
   EXPECT_EQ(o.rate, GrownRate::lemon);
   EXPECT_EQ(o.probe, 16);
+  EXPECT_EQ(o.events, 5);
+  ASSERT_TRUE(o.parameters);
+  EXPECT_EQ(o.parameters->times, 3);
+  ASSERT_EQ(o.depth.size(), 2U);
+  EXPECT_EQ(o.depth.at("*").least, 0);
+  EXPECT_EQ(o.depth.at("*").most, 2);
+  EXPECT_EQ(o.depth.at("block1.conv").least, 1);
+  EXPECT_EQ(o.depth.at("block1.conv").most, 4);
   ASSERT_EQ(o.widths.size(), 3U);
   EXPECT_EQ(o.widths.at("*").least.times, 0.25);
   EXPECT_EQ(o.widths.at("*").most.times, 1);
@@ -51,6 +65,16 @@ TEST(Blueprint, HasDefaults) {
   EXPECT_TRUE(o.epochs.empty());
   EXPECT_TRUE(o.one_layer);
   EXPECT_EQ(o.rate, GrownRate::schedule);
+  EXPECT_EQ(o.undo, 1);
+  EXPECT_EQ(o.events, 0);
+  EXPECT_FALSE(o.parameters);
+  const auto undo = [](const std::string& value) {
+    return parse_blueprint("undo = " + value + "\nparameters = 2e6\n[depth]\na = 1\n", "b.toml");
+  };
+  EXPECT_EQ(undo("true").undo, 1);
+  EXPECT_EQ(undo("false").undo, 0);
+  EXPECT_EQ(undo("3").undo, 3);
+  EXPECT_EQ(undo("3").parameters->units, 2000000);
 }
 
 TEST(Blueprint, RefusesWhatItDoesNotKnow) {
@@ -60,11 +84,17 @@ TEST(Blueprint, RefusesWhatItDoesNotKnow) {
             "'b.toml': a = 1, 2, 3: expected the most units, or [units at first, most units]");
   EXPECT_EQ(refusal_of("rate = \"fast\"\n"), "'b.toml': rate 'fast': expected schedule, lemon or net2net");
   EXPECT_EQ(refusal_of("layers = \"two\"\n"), "'b.toml': layers = two: expected \"one\" or \"all\"");
-  EXPECT_EQ(refusal_of("[layers]\na = 3\n"), "'b.toml': unknown section [layers]; expected [widths] alone");
+  EXPECT_EQ(refusal_of("[layers]\na = 3\n"), "'b.toml': unknown section [layers]; expected [widths] or [depth]");
   EXPECT_NE(refusal_of("factr = 3\n").find("unknown key 'factr'"), std::string::npos);
-  EXPECT_NE(refusal_of("factor = 3\n").find("has no section [widths]"), std::string::npos);
+  EXPECT_NE(refusal_of("factor = 3\n").find("has no section [widths] or [depth]"), std::string::npos);
   EXPECT_NE(refusal_of("patience = 3\nepochs = [2]\n[widths]\na = 9\n").find("both patience and epochs"),
             std::string::npos);
+  EXPECT_NE(refusal_of("undo = false\nepochs = [2]\n[widths]\na = 9\n").find("both undo and epochs"),
+            std::string::npos);
+  EXPECT_EQ(refusal_of("[depth]\na = -1\n"), "'b.toml': a = -1: expected a whole number of 0 or more");
+  EXPECT_EQ(refusal_of("parameters = 2.5\n"),
+            "'b.toml': parameters = 2.5: expected a whole number, or a multiple as \"3x\"");
+  EXPECT_EQ(refusal_of("undo = 0\n"), "'b.toml': undo = 0: expected a whole number of 1 or more");
 }
 
 }  // namespace

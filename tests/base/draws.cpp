@@ -41,7 +41,7 @@ TEST(Draws, PoissonHasItsMeanAsVariance) {
   }
 }
 
-TEST(Draws, GammaAndBetaHaveTheirMoments) {
+TEST(Draws, GammaBetaAndGumbelHaveTheirMoments) {
   for (const double shape : {0.4, 0.8, 1.0, 3.5}) {
     const Moments m = moments_of([&](Draws& d) { return d.gamma(shape); });
     EXPECT_NEAR(m.mean, shape, 5 * std::sqrt(shape / 40000)) << shape;
@@ -50,6 +50,8 @@ TEST(Draws, GammaAndBetaHaveTheirMoments) {
   const Moments beta = moments_of([](Draws& d) { return d.beta(0.8, 1.3); });
   EXPECT_NEAR(beta.mean, 0.8 / 2.1, 0.01);
   EXPECT_NEAR(beta.variance, 0.8 * 1.3 / (2.1 * 2.1 * 3.1), 0.003);
+  const Moments gumbel = moments_of([](Draws& d) { return d.gumbel(0.1); });
+  EXPECT_NEAR(gumbel.mean, 0.05772, 0.003);  // Euler's constant
 }
 
 }  // namespace

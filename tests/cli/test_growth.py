@@ -1,12 +1,14 @@
 """train --grow from end to end: a network that gains units, goes on after a kill, on any number of ranks, and is evaluated
 and exported."""
 
+import json
 import os
 import re
 import unittest
 
 from lm_support import LmCase
-from programs import UniversesCase, arrays, needs_h5py, newest, numpy, records
+from onnx_session import onnxruntime, open_session
+from programs import UniversesCase, arrays, h5py, needs_h5py, newest, numpy, records
 
 
 def changes(folder):
@@ -64,9 +66,11 @@ class Growth(LmCase):
             blueprint = self.write("bad.toml", text)
             self.refused("train", "--data", self.text, "--out", self.out, "--grow", blueprint, *more, says=says)
         refused('[widths]\n"*" = "2x"\n', "--grow with --apoptosis normal", "--apoptosis", "normal")
-        refused('widhts = 3\n', "unknown key 'widhts'; expected one of epochs, factor")
+        refused('widhts = 3\n', "unknown key 'widhts'; expected one of epochs, events, factor")
         refused('factor = 1\n[widths]\n"*" = "2x"\n', "factor = 1: expected a number above 1")
         refused('[widths]\nlstm9 = 40\n', "bad.toml': the layer 'lstm9' cannot grow: the network has none")
+        refused('[depth]\nlstm1 = 1\n', "bad.toml': no copies can follow the layer 'lstm1'.*this network has none")
+        refused('parameters = 50\n[widths]\n"*" = "2x"\n', "parameters at first, but at most 50")
         self.refused("train", "--data", self.text, "--out", self.out, "--grow", "nowhere.toml",
                      says="--grow nowhere.toml: cannot be read")
 
@@ -74,7 +78,8 @@ class Growth(LmCase):
 class GrowthOnRanks(UniversesCase):
     @needs_h5py
     def test_all_numbers_of_ranks_have_the_same_bits(self):
-        blueprint = self.write("blueprint.toml", 'epochs = [1, 2]\n[widths]\n"*" = ["0.125x", "0.25x"]\n')
+        blueprint = self.write("blueprint.toml", 'epochs = [1, 2]\n[widths]\n"*" = ["0.125x", "0.125x"]\nconv1 = [4, 5]\n'
+                                                 '[depth]\nconv5 = 1\ndense1 = 1\n')
         runs = {}
         for ranks in (1, 2, 4):
             runs[ranks] = self.folder / str(ranks)
@@ -86,6 +91,58 @@ class GrowthOnRanks(UniversesCase):
             self.assertEqual(a.keys(), b.keys())
             for name, value in a.items():
                 self.assertTrue(numpy.array_equal(value, b[name]), f"{ranks} ranks: {name}")
+
+    @needs_h5py
+    def test_what_does_not_help_is_undone(self):
+        blueprint = self.write("blueprint.toml", 'patience = 1\n[widths]\n"*" = ["0.0625x", "0.0625x"]\nconv1 = [2, 3]\n'
+                                                 '[depth]\nconv4 = 1\ndense1 = 1\n')
+        arguments = ["--data", self.data, "--epochs", 6, "--global-batch", 4, "--reproducible", "--optimizer", "adam",
+                     "--lr", 1, "--grow", blueprint]  # tanh is 1 or -1 soon, and stays
+        whole = self.folder / "whole"
+        text = self.succeed("train", "--out", whole, *arguments, ranks=2)
+        found = changes(whole)
+        self.assertEqual([r["epoch"] for r in found], [2, 3, 3, 4, 4, 5])
+        self.assertEqual([r["text"].startswith("growth undone: ") for r in found], [False, True] * 3)
+        for r in found:
+            self.assertIn(r["text"], text)
+        self.assertRegex(found[0]["text"], r"^growth: conv1 2 -> 3 \(copy\); parameters \d+ -> \d+$")
+        self.assertEqual({r["text"].split(";")[0] for r in found[2::2]}, {"growth: copy 1 of conv4", "growth: copy 1 of dense1"})
+        for r in found[1::2]:
+            self.assertEqual(r["after"], found[0]["before"])
+        last = arrays(newest(whole))
+        self.assertFalse([name for name in last if "+" in name or name.startswith("before")])
+        for end in (5, 7):  # within a trial of units, and of a copy
+            with self.subTest(end):
+                out = self.folder / f"cut{end}"
+                self.succeed("train", "--out", out, *arguments, "--max-steps", end)  # on one rank
+                self.assertIn("before/parameters/conv1/weights", arrays(newest(out)))
+                self.succeed("train", "--resume", out)
+                again = arrays(newest(out))
+                self.assertEqual(again.keys(), last.keys())
+                for name, value in last.items():
+                    if name != "texts/blueprint":
+                        self.assertEqual(value.tobytes(), again[name].tobytes(), name)
+
+    @needs_h5py
+    def test_deeper_networks_are_used(self):
+        blueprint = self.write("blueprint.toml", 'epochs = [1]\nlayers = "all"\n[widths]\n"*" = ["0.0625x", "0.0625x"]\n'
+                                                 '[depth]\nconv5 = [1, 2]\ndense1 = 1\n')
+        self.succeed("train", "--data", self.data, "--epochs", 2, "--batch", 4, "--grow", blueprint, "--out", self.out)
+        self.assertEqual(changes(self.out)[0]["text"].split(";")[0], "growth: copy 2 of conv5, copy 1 of dense1")
+        names = arrays(newest(self.out)).keys()
+        for name in ("conv5+1.in", "conv5+2.out", "dense1+1.in"):
+            self.assertIn(f"parameters/{name}/weights", names)
+        expected = json.loads(self.succeed("evaluate", "--checkpoint", newest(self.out), "--data", self.data / "validation", "--json"))
+        path = self.folder / "model.onnx"
+        self.succeed("export", "--checkpoint", newest(self.out), "--onnx", path)
+        if not onnxruntime:
+            return
+        errors = []
+        for file in sorted((self.data / "validation").iterdir()):
+            with h5py.File(file) as f:
+                x = numpy.log1p(f["x"][()].astype("f4").transpose(3, 0, 1, 2))[None]
+                errors.append(abs(open_session(path).run(["prediction"], {"x": x})[0][0] - f["y"][()]))
+        numpy.testing.assert_allclose(numpy.mean(errors, 0), [t["error"] for t in expected["targets"]], rtol=1e-4)
 
 
 if __name__ == "__main__":

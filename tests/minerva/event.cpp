@@ -36,24 +36,6 @@ TEST(Protons, RangeAndEnergyBelongTogether) {
   EXPECT_EQ(proton_energy(-1), 0);
 }
 
-TEST(Draws, HaveTheMeansOfTheirDistributions) {
-  app::Draws draws(philox::Key{1, 2, 3});
-  constexpr int n = 40'000;
-  double gamma = 0, beta = 0, gumbel = 0, few = 0, many = 0;
-  for (int i = 0; i < n; ++i) {
-    gamma += draws.gamma(3, 2000) / n;
-    beta += draws.beta(3, 2) / n;
-    gumbel += draws.gumbel(0.1) / n;
-    few += static_cast<double>(draws.poisson(0.7)) / n;
-    many += static_cast<double>(draws.poisson(45)) / n;
-  }
-  EXPECT_NEAR(gamma, 6000, 70);
-  EXPECT_NEAR(beta, 0.6, 0.005);
-  EXPECT_NEAR(gumbel, 0.05772, 0.003);
-  EXPECT_NEAR(few, 0.7, 0.02);
-  EXPECT_NEAR(many, 45, 0.2);
-}
-
 TEST(Events, AreFunctionsOfSeedSetAndIndex) {
   const Detector detector;
   EventMaker maker(detector), other(detector);

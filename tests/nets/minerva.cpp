@@ -72,7 +72,7 @@ ops::ConvParams conv_of(std::int64_t strips, std::int64_t planes, std::int64_t s
           .activation = {}};
 }
 
-constexpr ops::EltwiseParams rectified{ops::EltwiseKind::relu};
+constexpr ops::EltwiseParams relu_of_view{ops::EltwiseKind::relu};
 const ops::PoolParams two_strips{ops::PoolKind::max, {2, 1}, {2, 1}, {0, 0}, {0, 0}, false};
 
 std::map<std::string, Array> events_of(const nets::MinervaOptions& o) {
@@ -94,31 +94,31 @@ TEST(Minerva, AStepOfEpsilonAgreesWithTheOracle) {
       int h = t.input(inputs.at(view));
       const ops::ConvParams convs[] = {conv_of(8, view == "x" ? 3 : 5), conv_of(7, 3), conv_of(6, 3), conv_of(6, 3)};
       for (int i = 1; i <= 4; ++i)
-        h = t.pool(t.eltwise(t.conv(h, fmt::format("{}_conv{}", view, i), convs[i - 1]), rectified), two_strips);
-      h = t.eltwise(t.dense(t.flatten(h), view + "_dense"), rectified);
+        h = t.pool(t.eltwise(t.conv(h, fmt::format("{}_conv{}", view, i), convs[i - 1]), relu_of_view), two_strips);
+      h = t.eltwise(t.dense(t.flatten(h), view + "_dense"), relu_of_view);
       views.push_back(t.dropout(h, view + "_dropout", o.dropout, now));
     }
     int h = t.dropout(t.concat(views, 1), "views_dropout", o.dropout, now);
-    h = t.dense(t.eltwise(t.dense(h, "dense"), rectified), "output");
+    h = t.dense(t.eltwise(t.dense(h, "dense"), relu_of_view), "output");
     return t.loss(h, inputs.at("y"), counts_of_two, {ops::LossKind::cross_entropy}, now);
   });
 }
 
 TEST(Minerva, AStepOfTheEvolvedNetworkAgreesWithTheOracle) {
-  const nets::MinervaOptions o{.strips = 46, .planes = 94, .channels = 2, .classes = 5, .width_multiplier = 0.1};
+  const nets::MinervaOptions o{.strips = 46, .planes = 94, .channels = 2, .classes = 5, .width_multiplier = 0.4};
   const auto inputs = events_of(o);
   expect_step(nets::minerva_evolved(o), inputs, [&](oracle::Tape& t, const ops::StepParams& now) {
     std::vector<int> views;
     for (const std::string view : {"x", "u", "v"}) {
-      int h = t.eltwise(t.conv(t.input(inputs.at(view)), view + "_conv1", conv_of(8, 3, 2)), rectified);
+      int h = t.eltwise(t.conv(t.input(inputs.at(view)), view + "_conv1", conv_of(8, 3, 2)), relu_of_view);
       h = t.dropout(h, view + "_dropout", o.dropout, now);
-      h = t.eltwise(t.conv(h, view + "_conv2", conv_of(6, 7)), rectified);
-      h = t.eltwise(t.conv(h, view + "_conv3", conv_of(12, 39)), rectified);
+      h = t.eltwise(t.conv(h, view + "_conv2", conv_of(6, 7)), relu_of_view);
+      h = t.eltwise(t.conv(h, view + "_conv3", conv_of(12, 39)), relu_of_view);
       views.push_back(t.flatten(t.pool(h, two_strips)));
     }
     int h = t.concat(views, 1);
     for (const std::string i : {"1", "2"})
-      h = t.dropout(t.eltwise(t.dense(h, "dense" + i), rectified), "dropout" + i, o.dropout, now);
+      h = t.dropout(t.eltwise(t.dense(h, "dense" + i), relu_of_view), "dropout" + i, o.dropout, now);
     return t.loss(t.dense(h, "output"), inputs.at("y"), counts_of_two, {ops::LossKind::cross_entropy}, now);
   });
 }

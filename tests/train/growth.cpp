@@ -42,8 +42,9 @@ class GrowthTest : public ::testing::Test {
     EXPECT_EQ(change.has_value(), growth.last_event().has_value());
     return change ? growth.last_event()->units : UnitCounts();
   }
-  std::string refusal(std::map<std::string, WidthRange> widths) {
-    return message_of<InputError>([&] { Growth({.widths = std::move(widths)}, task_); });
+  std::string refusal(std::map<std::string, WidthRange> widths, std::optional<LayerWidth> parameters = {}) {
+    return message_of<InputError>(
+        [&] { starting_network(graph_, {.widths = std::move(widths), .parameters = parameters}); });
   }
 
   Context& context_ = context(network_contexts().back());
@@ -146,6 +147,107 @@ TEST_F(GrowthTest, GradientsAreThoseOfTheWeights) {
   EXPECT_NEAR(growth.last_event()->gradients.at("dense2"), std::sqrt(squares / 6), 1e-4 * std::sqrt(squares / 6));
 }
 
+TEST_F(GrowthTest, EndsAtItsBudgets) {
+  auto options = all_;
+  options.one_layer = true;
+  options.widths = {{"dense1", {.most = {.units = 60}}}, {"dense2", {.most = {.units = 6}}}};
+  const auto count = graph_.parameter_count();
+  const auto growth_of = [&](std::int64_t most) {
+    auto limited = options;
+    limited.parameters = {.units = most};
+    return grown(limited, state_after(graph_, 3));
+  };
+  EXPECT_EQ(growth_of(count + 1), UnitCounts());
+  EXPECT_EQ(growth_of(count + 9), (UnitCounts{{"dense2", 6}})) << "6 + 1 + 2 more; dense1 would need more";
+  options.parameters = {.times = 1};
+  EXPECT_EQ(grown(options, state_after(graph_, 3)), UnitCounts());
+  options.parameters.reset();
+  options.events = 2;
+  RunState state = state_after(graph_, 3);
+  state.observed[growth_entry] = {1, -1, 0, -1};
+  EXPECT_FALSE(grown(options, state).empty());
+  state.observed[growth_entry] = {2, -1, 0, -1};
+  EXPECT_EQ(grown(options, state), UnitCounts()) << "there have been two events";
+  EXPECT_EQ(refusal({{"dense1", {.most = {.units = 60}}}}, LayerWidth{.times = 0.5}),
+            fmt::format("the network has {} parameters at first, but at most {}: give more parameters, or fewer units "
+                        "at first",
+                        count, std::llround(0.5 * static_cast<double>(count))));
+}
+
+/// When no layer can become wider, layers get copies.
+TEST_F(GrowthTest, LayersGetCopies) {
+  auto options = all_;
+  options.widths = {};
+  options.depth = {{"*", {.most = 1}}, {"dense1", {.most = 0}}};
+  options.undo = 0;
+  Growth growth(options, task_);
+  const auto change = growth(state_after(graph_, 3), parameters_);
+  ASSERT_TRUE(change);
+  EXPECT_EQ(growth.last_event()->copies, (UnitCounts{{"conv1", 1}, {"dense2", 1}}));
+  EXPECT_EQ(change->text.substr(0, 43), "growth: copy 1 of conv1, copy 1 of dense2; ") << change->text;
+  Parameters deeper = changed_parameters(parameters_, *change, {});
+  EXPECT_FALSE(growth(state_after(change->graph, 8), deeper)) << "all have their copies";
+  options.one_layer = true;
+  Growth one(options, task_);
+  ASSERT_TRUE(one(state_after(graph_, 3), parameters_));
+  const auto& event = *one.last_event();
+  ASSERT_EQ(event.copies.size(), 1U);
+  EXPECT_EQ(event.gradients.size(), 2U);
+  for (const auto& [layer, gradient] : event.gradients)
+    EXPECT_LE(gradient, event.gradients.at(event.copies.begin()->first)) << layer;
+  options.widths = {{"dense1", {.most = {.units = 7}}}};
+  EXPECT_EQ(grown(options, state_after(graph_, 3)), (UnitCounts{{"dense1", 7}})) << "wider first";
+  options.depth = {{"conv1", {.least = 2, .most = 3}}};
+  const Graph start = starting_network(graph_, options);
+  EXPECT_EQ(copies_of(Topology(start)), (LayerCopies{{"conv1", 2}}));
+}
+
+/// The layers in turn, as long as no validation is better.
+TEST_F(GrowthTest, UndoesWhatDidNotHelp) {
+  GrowthOptions options{.widths = {{"dense1", {.most = {.units = 8}}}, {"dense2", {.most = {.units = 8}}}},
+                        .depth = {{"conv1", {.most = 1}}},
+                        .patience = 2,
+                        .undo = 2};
+  Growth growth(options, task_);
+  RunState state = state_after(graph_, 2);
+  const auto next = [&] {
+    auto change = growth(state, parameters_);
+    if (change)
+      for (const auto& [name, values] : change->observed) state.observed[name] = values;
+    return change;
+  };
+  std::vector<std::string> grown;
+  for (int event = 0; event < 3; ++event) {
+    SCOPED_TRACE(event);
+    const auto change = next();
+    ASSERT_TRUE(change);
+    EXPECT_TRUE(change->may_be_undone);
+    EXPECT_EQ(change->kind, NetworkChange::Kind::replace);
+    const auto& e = *growth.last_event();
+    grown.push_back(e.units.empty() ? e.copies.begin()->first : e.units.begin()->first);
+    ++state.epoch;
+    EXPECT_FALSE(next()) << "it has two epochs";
+    ++state.epoch;
+    const auto undo = next();
+    ASSERT_TRUE(undo);
+    EXPECT_EQ(undo->kind, NetworkChange::Kind::undo);
+    EXPECT_EQ(undo->text, fmt::format("growth undone: no validation was better since epoch {}", state.epoch - 2));
+  }
+  std::ranges::sort(grown.begin(), grown.begin() + 2);
+  EXPECT_EQ(grown, (std::vector<std::string>{"dense1", "dense2", "conv1"}));
+  EXPECT_FALSE(next()) << "none is left";
+  state.epoch += 5;
+  EXPECT_FALSE(next());
+  state.best_epoch = state.epoch;
+  state.epoch += 2;
+  ASSERT_TRUE(next()) << "after a better validation all may grow again";
+  state.best_epoch = state.epoch += 1;
+  const auto keep = next();
+  ASSERT_TRUE(keep);
+  EXPECT_EQ(keep->kind, NetworkChange::Kind::keep);
+  EXPECT_EQ(state.observed.at(growth_entry), (std::vector<double>{1, -1, 0, 8}));
+}
+
 TEST_F(GrowthTest, Refusals) {
   EXPECT_EQ(refusal({{"dense9", {.most = {.times = 2}}}}),
             "the layer 'dense9' cannot grow: the network has none of this name; expected one of conv1, dense1, dense2");
@@ -222,6 +324,88 @@ TEST(GrowthTraining, ContinuesBitForBit) {
       EXPECT_EQ(b.trainer.state().topology, whole.trainer.state().topology);
       EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
     }
+  }
+}
+
+/// Remembers what becomes of the network, and compares the network after an undo with that before the event.
+struct ChangeRecorder final : TrainObserver {
+  explicit ChangeRecorder(const Training& training) : parameters(training.parameters) {}
+
+  const Parameters& parameters;
+  std::map<std::int64_t, std::vector<float>> after_epoch;
+  std::vector<std::string> texts;
+  std::int64_t undone = 0;
+
+  void on_epoch(const RunState& s, const EpochRecord&, const Evaluation*) override {
+    after_epoch[s.epoch] = everything(parameters);
+  }
+  void on_network_change(const RunState& s, const Graph&, const std::string& text) override {
+    texts.push_back(text);
+    const std::string undo = "growth undone: no validation was better since epoch ";
+    if (!text.starts_with(undo)) return;
+    ++undone;
+    after_epoch[s.epoch] = everything(parameters);
+    EXPECT_EQ(after_epoch.at(s.epoch), after_epoch.at(std::stoll(text.substr(undo.size())))) << text;
+  }
+};
+
+TrainerOptions undoing_options(const Graph& graph, const Dataset& data, double rate) {
+  auto o = small_options();
+  o.epochs = 12;
+  o.schedule.base = rate;
+  const GrowthOptions growth{.widths = {{"dense1", {.most = {.times = 2}}}, {"conv1", {.most = {.units = 6}}}},
+                             .depth = {{"*", {.most = 1}}},
+                             .patience = 1,
+                             .probe = 12};
+  o.change_network = Growth(growth, {.graph = graph, .training = data, .seed = o.seed});
+  return o;
+}
+
+/// Steps up the gradient make every validation worse, so all layers are tried, and the network ends as it began.
+TEST(GrowthUndone, EveryEventWithoutABetterValidation) {
+  const Graph graph = narrow_network();
+  const CubeDataset data(18);
+  auto o = undoing_options(graph, data, 0.02);
+  o.epochs = 12;
+  o.evaluation = {};  // the loss counts
+  o.learning_rate = [](const RunState&) { return -0.01; };
+  Training whole(narrow_network(), o, context(network_contexts().back()));
+  ChangeRecorder changes(whole);
+  whole.trainer.run({&changes});
+  EXPECT_EQ(changes.undone, 5) << "two layers become wider, three get copies";
+  EXPECT_EQ(changes.texts.size(), 10U);
+  const RunState& state = whole.trainer.state();
+  EXPECT_EQ(state.topology, Topology(graph).to_text());
+  EXPECT_FALSE(state.before);
+  EXPECT_FALSE(state.observed.contains(network_changes_entry));
+}
+
+/// A run that goes on within the window of an event, which is then undone or stays.
+TEST(GrowthUndone, ContinuesBitForBit) {
+  const Graph graph = narrow_network();
+  const CubeDataset data(18);
+  Context& where = context(network_contexts().back());
+  const auto o = undoing_options(graph, data, 0.12);
+  Training whole(narrow_network(), o, where);
+  ChangeRecorder changes(whole);
+  whole.trainer.run({&changes});
+  EXPECT_GT(changes.undone, 0);
+  EXPECT_GT(std::ssize(changes.texts), 2 * changes.undone) << "some events stay";
+  for (std::int64_t step = 8; step < 60; step += 6) {
+    SCOPED_TRACE(step);
+    const Folder folder;
+    auto cut = o;
+    cut.checkpoints.folder = folder.path();
+    cut.max_steps = step;
+    Training a(narrow_network(), cut, where);
+    a.go();
+    Training b(narrow_network(), o, where);
+    b.trainer.resume(find_checkpoint(folder.path(), false));
+    EXPECT_EQ(b.trainer.state().before == nullptr, a.trainer.state().before == nullptr);
+    b.go();
+    EXPECT_EQ(b.trainer.state().topology, whole.trainer.state().topology);
+    EXPECT_EQ(b.trainer.state().observed, whole.trainer.state().observed);
+    EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
   }
 }
 

@@ -83,14 +83,22 @@ void detail::write_contents(hdf5::File& file, const CheckpointCopy& copy) {
     write_floats(of_samples_path(name), {static_cast<std::int64_t>(values.size())}, values);
     of_samples.push_back(name);
   }
+  std::vector<std::string> before;
+  if (state.before)
+    for (const auto& [name, a] : state.before->arrays) {
+      write_floats(before_path(name), a.shape, a.values);
+      before.push_back(name);
+    }
   for (const auto& [name, text] : state.texts) {
     write_text(text_path(name), text);
     texts.push_back(name);
   }
   if (!state.topology.empty()) write_text(topology_path, state.topology);
+  if (state.before) write_text(topology_before_path, state.before->topology);
   file.make_group("/optimizer");
   if (!carried.empty()) set_list(file, "/state", "names", carried);
   if (!of_samples.empty()) set_list(file, "/samples", "names", of_samples);
+  if (!before.empty()) set_list(file, "/before", "names", before);
   if (!texts.empty()) set_list(file, "/texts", "names", texts);
   set_list(file, "/parameters", "names", copy.parameters);
   set_list(file, "/parameters", "statistics", copy.statistics);

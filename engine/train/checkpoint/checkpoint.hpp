@@ -23,6 +23,8 @@
 /// - `/samples/NAME`: float32 (training samples): RunState::of_samples.
 /// - `/texts/NAME`: uint8: RunState::texts.
 /// - /topology: uint8: RunState::topology. Older files of this format have none.
+/// - `/before/parameters/...`, `/before/optimizer/...`, `/topology_before`: the network before its last change
+///   (RunState::before).
 /// - Attributes of /: the RunState. "config.KEY" is the entry KEY of RunState::config.
 /// - Attribute "checksum" of each array: 64-bit FNV-1a of its bytes. Attribute "checksum" of /: of the state and the
 ///   checksums of all arrays.

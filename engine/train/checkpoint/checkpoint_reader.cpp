@@ -92,6 +92,7 @@ std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<s
       if (!without_moments.contains(n)) paths.push_back(moment_path(m, n));
   for (const auto& n : names_in(file, "/state")) paths.push_back(carried_path(n));
   for (const auto& n : names_in(file, "/samples")) paths.push_back(of_samples_path(n));
+  for (const auto& n : names_in(file, "/before")) paths.push_back(before_path(n));
   return paths;
 }
 
@@ -102,6 +103,7 @@ RunState read_checked_state(const hdf5::File& file) {
   auto paths = array_paths(file, texts(file, "/optimizer", "moments"));
   for (const auto& name : names_in(file, "/texts")) paths.push_back(text_path(name));
   if (file.has(topology_path)) paths.push_back(topology_path);
+  if (file.has(topology_before_path)) paths.push_back(topology_before_path);
   for (const auto& path : paths) sum.add(path, file.info(path).shape, file.attribute<std::uint64_t>(path, "checksum"));
   if (sum.value() != file.attribute<std::uint64_t>("/", "checksum")) refuse_damaged(file.path(), "its run state");
   require_valid(state, file.path());
@@ -110,12 +112,20 @@ RunState read_checked_state(const hdf5::File& file) {
     return std::string(bytes.begin(), bytes.end());
   };
   for (const auto& name : names_in(file, "/texts")) state.texts[name] = read_text(text_path(name));
-  if (file.has(topology_path)) state.topology = read_text(topology_path);
-  if (!state.topology.empty()) try {
-      Topology::parse(state.topology);
+  const auto read_topology = [&](const char* path) {
+    if (!file.has(path)) return std::string();
+    auto text = read_text(path);
+    try {
+      Topology::parse(text);
     } catch (const InputError& e) {
-      refuse("{}: {}: {}", file.path(), topology_path, e.what());
+      refuse("{}: {}: {}", file.path(), path, e.what());
     }
+    return text;
+  };
+  state.topology = read_topology(topology_path);
+  if (file.has(topology_before_path))
+    state.before = std::make_shared<const RunState::NetworkBefore>(
+        RunState::NetworkBefore{read_topology(topology_before_path), {}});
   return state;
 }
 
@@ -148,6 +158,15 @@ void check_same_moments(const hdf5::File& file, const RunState& state, const std
          file.path(), state.optimizer, list(found), list(moments));
 }
 
+/// Of an array with a shape of its own.
+void check_extents(const hdf5::File& file, const std::string& path) {
+  const auto found = file.info(path).shape;
+  const bool empty = std::find(found.begin(), found.end(), 0) != found.end();
+  if (found.empty() || found.size() > max_rank || empty || path.find('\n') != path.npos)
+    refuse("{}: {} is {}, expected 1 to {} dimensions with elements", file.path(), path, hdf5::to_string(found),
+           max_rank);
+}
+
 /// Of moments and recurrent states, before anything is sent: their numbers of elements must be alike on all ranks.
 void check_shapes(const hdf5::File& file, const std::vector<std::string>& moments, const Parameters& parameters) {
   const auto what = file.path();
@@ -158,13 +177,8 @@ void check_shapes(const hdf5::File& file, const std::vector<std::string>& moment
         refuse("{}: {} is {}, expected {}", what, moment_path(moment, p.name), hdf5::to_string(found),
                hdf5::to_string(dims_of(p.shape)));
     }
-  for (const auto& name : names_in(file, "/state")) {
-    const auto found = file.info(carried_path(name)).shape;
-    const bool empty = std::find(found.begin(), found.end(), 0) != found.end();
-    if (found.empty() || found.size() > max_rank || empty || name.find('\n') != name.npos)
-      refuse("{}: {} is {}, expected 1 to {} dimensions with elements", what, carried_path(name),
-             hdf5::to_string(found), max_rank);
-  }
+  for (const auto& name : names_in(file, "/state")) check_extents(file, carried_path(name));
+  for (const auto& name : names_in(file, "/before")) check_extents(file, before_path(name));
 }
 
 /// `states`: those that the network has, of all ranks.
@@ -199,27 +213,28 @@ void share_texts(std::map<std::string, std::string>& all, const Share& share) {
   all = {list.begin(), list.end()};
 }
 
-/// `file` null: from the rank that has it.
+/// The arrays of a group with a list of names. `file` null: from the rank that has it.
 template <class Share>
-void load_carried(const hdf5::File* file, RunState& state, const Share& share) {
+std::map<std::string, RunState::Carried> load_arrays(const hdf5::File* file, const std::string& group,
+                                                     const Share& share) {
   std::string names;
   if (file)
-    for (const auto& n : names_in(*file, "/state")) names += n + '\n';
+    for (const auto& n : names_in(*file, group)) names += n + '\n';
   share_text(names, share);
+  std::map<std::string, RunState::Carried> all;
   for (std::size_t at = 0; at < names.size(); at = names.find('\n', at) + 1) {
-    const auto name = names.substr(at, names.find('\n', at) - at);
+    const auto name = names.substr(at, names.find('\n', at) - at), path = group + "/" + name;
     std::vector<std::int64_t> dims(max_rank, 0);
     if (file)
-      for (std::size_t i = 0; const auto d : file->info(carried_path(name)).shape)
-        dims[i++] = static_cast<std::int64_t>(d);
+      for (std::size_t i = 0; const auto d : file->info(path).shape) dims[i++] = static_cast<std::int64_t>(d);
     share(dims.data(), dims.size() * sizeof(std::int64_t));
-    auto& c = state.carried[name];
+    auto& a = all[name];
     for (const auto d : dims)
-      if (d > 0) c.shape.push_back(d);
-    c.values =
-        file ? file->read<float>(carried_path(name)) : std::vector<float>(static_cast<std::size_t>(c.shape.elements()));
-    share(c.values.data(), c.values.size() * sizeof(float));
+      if (d > 0) a.shape.push_back(d);
+    a.values = file ? file->read<float>(path) : std::vector<float>(static_cast<std::size_t>(a.shape.elements()));
+    share(a.values.data(), a.values.size() * sizeof(float));
   }
+  return all;
 }
 
 /// `file` null: from the rank that has it.
@@ -280,11 +295,15 @@ void CheckpointReader::Impl::share_state() {
   share_text(text, send);
   share_texts(named_texts, send);
   share_text(state.topology, send);
+  std::string before = state.before ? state.before->topology : "";
+  share_text(before, send);
   if (reads()) return;
   path = name;
   const std::string topology = std::move(state.topology);
   state = state_from_text(text);
   state.topology = topology;
+  if (!before.empty())
+    state.before = std::make_shared<const RunState::NetworkBefore>(RunState::NetworkBefore{before, {}});
   state.texts = std::move(named_texts);
 }
 
@@ -354,8 +373,12 @@ RunState CheckpointReader::load_checked(Parameters& parameters, const std::vecto
     for (auto& p : parameters.all())
       if (p.kind == ParameterKind::trained) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
   RunState state = c.state;
-  load_carried(c.file ? &*c.file : nullptr, state, share);
-  load_of_samples(c.file ? &*c.file : nullptr, state, share);
+  const hdf5::File* const file = c.file ? &*c.file : nullptr;
+  state.carried = load_arrays(file, "/state", share);
+  if (state.before)
+    state.before = std::make_shared<const RunState::NetworkBefore>(
+        RunState::NetworkBefore{state.before->topology, load_arrays(file, "/before", share)});
+  load_of_samples(file, state, share);
   return state;
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -58,6 +59,13 @@ struct RunState {
   /// Recurrent states by name, within an epoch. Set on rank 0 before a checkpoint is written, and by load_checkpoint().
   std::map<std::string, Carried> carried;
 
+  /// The network before its last change, as long as that may be undone (NetworkChange::may_be_undone).
+  struct NetworkBefore {
+    std::string topology;                   ///< Topology::to_text()
+    std::map<std::string, Carried> arrays;  ///< as a checkpoint has them: "parameters/conv1/weights", "optimizer/m/..."
+  };
+  std::shared_ptr<const NetworkBefore> before;  ///< null: no change may be undone
+
   /// Larger texts, of any bytes, that users of the network need, by name: "vocabulary".
   std::map<std::string, std::string> texts;
 
@@ -75,7 +83,7 @@ struct RunState {
 };
 
 /// The entry of RunState::observed with the number of finished epochs at each change of the network
-/// (TrainerOptions::change_network), in order; not there before the first change.
+/// (TrainerOptions::change_network) that was not undone, in order; not there before the first change.
 inline constexpr const char* network_changes_entry = "network_changes";
 
 std::int64_t samples_of_epoch(const RunState& state);  ///< of the epoch under way, of all ranks together

@@ -26,6 +26,9 @@ inline std::string carried_path(const std::string& name) { return "/state/" + na
 inline std::string of_samples_path(const std::string& name) { return "/samples/" + name; }
 inline std::string text_path(const std::string& name) { return "/texts/" + name; }
 
+inline std::string before_path(const std::string& name) { return "/before/" + name; }
+
+inline constexpr const char* topology_before_path = "/topology_before";
 inline constexpr const char* topology_path = "/topology";
 
 inline hdf5::Dims dims_of(const Shape& s) { return {s.begin(), s.end()}; }
