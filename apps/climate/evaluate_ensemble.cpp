@@ -70,10 +70,9 @@ ExitCode evaluate_ensemble(const app::EvaluationOptions& o, const std::string& f
     app::print_class_facts(scores, temperature, calibrated_on);
   }
   std::fflush(stdout);
-  app::write_ensemble_report(
-      o, "Climate segmentation ensemble", networks.describe() + " on " + data->describe(),
-      "<h2>Scores</h2>" + app::score_table(rows) + "<h2>Calibration</h2>" + app::reliability_diagram(scores) +
-          out_of_bag);
+  app::write_ensemble_report(o, "Climate segmentation ensemble", networks.describe() + " on " + data->describe(),
+                             "<h2>Scores</h2>" + app::score_table(rows) + "<h2>Calibration</h2>" +
+                                 app::reliability_diagram(scores) + out_of_bag);
   return ExitCode::done;
 }
 

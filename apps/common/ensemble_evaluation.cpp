@@ -16,8 +16,10 @@ bool MemberNetworks::is_ensemble(const EvaluationOptions& o, Communicator& world
 
 void MemberNetworks::refuse_options(const EvaluationOptions& o) {
   if (o.calibrate || !o.report.empty() || !o.out_of_bag.empty())
-    refuse("--calibrate, --report, --out-of-bag: --checkpoint {} is not the folder of an ensemble, which train --members makes",
-           o.checkpoint);
+    refuse(
+        "--calibrate, --report, --out-of-bag: --checkpoint {} is not the folder of an ensemble, which train --members "
+        "makes",
+        o.checkpoint);
 }
 
 bool MemberNetworks::wanted(const EvaluationOptions& o, Communicator& world) {

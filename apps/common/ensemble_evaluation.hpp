@@ -64,10 +64,10 @@ class MemberNetworks {
   std::vector<std::unique_ptr<Parameters>> parameters_;
 };
 
-/// --out-of-bag: evaluates the training samples, and writes the CSV. Returns the samples with the largest losses as HTML;
-/// empty on other ranks than the first. `networks` are loaded; `open` opens the training data as the training did, and
-/// is not called without the option. Throws InputError for members without bags, and for a run that left out broken
-/// samples, whose numbers are others. Collective.
+/// --out-of-bag: evaluates the training samples, and writes the CSV. Returns the samples with the largest losses as
+/// HTML; empty on other ranks than the first. `networks` are loaded; `open` opens the training data as the training
+/// did, and is not called without the option. Throws InputError for members without bags, and for a run that left out
+/// broken samples, whose numbers are others. Collective.
 std::string list_out_of_bag(const EvaluationOptions& o, MemberNetworks& networks, Communicator& world,
                             const std::function<std::unique_ptr<const Dataset>()>& open,
                             const MemberNetworks::Outputs& outputs = {});

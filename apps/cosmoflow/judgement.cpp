@@ -117,8 +117,8 @@ nlohmann::ordered_json Judgement::targets_to_json() const {
   return all;
 }
 
-void Judgement::write_report(const app::EvaluationOptions& o, const std::string& title,
-                             const std::string& subtitle, const std::string& html) const {
+void Judgement::write_report(const app::EvaluationOptions& o, const std::string& title, const std::string& subtitle,
+                             const std::string& html) const {
   std::string table =
       "<div class='card'><table class='narrow'><tr><th></th><th class='n'>aleatoric std</th><th class='n'>epistemic "
       "std</th><th class='n'>in 50 %</th><th class='n'>in 90 %</th></tr>";
@@ -133,8 +133,7 @@ void Judgement::write_report(const app::EvaluationOptions& o, const std::string&
   }
   app::write_ensemble_report(o, title, subtitle,
                              "<h2>Scores</h2>" + app::score_table(rows_) + "<h2>Uncertainty</h2>" + table +
-                                 "</table></div><h2>Calibration</h2>" + app::pit_histograms(targets_, names) +
-                                 html);
+                                 "</table></div><h2>Calibration</h2>" + app::pit_histograms(targets_, names) + html);
 }
 
 }  // namespace keelson::cosmoflow

@@ -50,8 +50,9 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
   const auto judged = scaling.with_classes() ? judge_classes(networks, *rows, calibration.get())
                                              : judge_numbers(networks, *rows, calibration.get());
   const auto importance = measure_importance(networks, *rows, *judged, o.importance);
-  const auto out_of_bag = app::list_out_of_bag(
-      o, networks, world, [&] { return std::make_unique<ScaledRows>(TabularData(run.data, &scaling, &world).training()); });
+  const auto out_of_bag = app::list_out_of_bag(o, networks, world, [&] {
+    return std::make_unique<ScaledRows>(TabularData(run.data, &scaling, &world).training());
+  });
   if (world.rank() != 0) return ExitCode::done;
   if (o.json) {
     nlohmann::ordered_json j{{"checkpoint", o.checkpoint},
@@ -71,10 +72,9 @@ ExitCode evaluate(const EvaluateOptions& o, app::Launch& launch) {
     print_importance(importance, *judged);
   }
   std::fflush(stdout);
-  app::write_ensemble_report(
-      o, "Network for a table", networks.describe() + " on " + rows->describe(),
-      "<h2>Scores</h2>" + app::score_table(judged->rows()) + judged->html() + importance_html(importance, *judged) +
-          out_of_bag);
+  app::write_ensemble_report(o, "Network for a table", networks.describe() + " on " + rows->describe(),
+                             "<h2>Scores</h2>" + app::score_table(judged->rows()) + judged->html() +
+                                 importance_html(importance, *judged) + out_of_bag);
   app::check_requirements(o.require, judged->rows());
   return ExitCode::done;
 }

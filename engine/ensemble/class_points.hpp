@@ -16,12 +16,12 @@ class ClassPoints {
   /// Throws InputError, naming the field or the output, for a target that is no class, and for other logits.
   explicit ClassPoints(const MetricSetup& setup);
 
-  std::int64_t classes() const { return classes_; }                      ///< that the network tells apart
-  std::int64_t points() const { return points_; }                        ///< of a sample
-  std::int64_t logits() const { return points_ * classes_; }             ///< of a sample
-  std::ptrdiff_t stride() const { return rows_ ? 1 : points_; }          ///< between the logits of a point
-  std::int64_t first(std::int64_t n, std::int64_t point) const {         ///< index of the first logit of a point of
-    return n * logits() + point * (rows_ ? classes_ : 1);                ///< sample n of a batch
+  std::int64_t classes() const { return classes_; }               ///< that the network tells apart
+  std::int64_t points() const { return points_; }                 ///< of a sample
+  std::int64_t logits() const { return points_ * classes_; }      ///< of a sample
+  std::ptrdiff_t stride() const { return rows_ ? 1 : points_; }   ///< between the logits of a point
+  std::int64_t first(std::int64_t n, std::int64_t point) const {  ///< index of the first logit of a point of
+    return n * logits() + point * (rows_ ? classes_ : 1);         ///< sample n of a batch
   }
   /// The true class of a point of sample n of a batch whose fields these are; -1: it does not count. `index`: the
   /// sample's number in the data set. Throws InputError, naming the sample, for a class that the network does not have.

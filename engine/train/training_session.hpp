@@ -27,11 +27,11 @@ class TrainingSession {
   void release();
   /// The same, and destroys the groups of ranks, too, before the group that they are parts of goes.
   void release_group();
-  /// Releases all of the old network, and replaces the content of the parameters. Does not communicate; make() makes the
-  /// rest.
+  /// Releases all of the old network, and replaces the content of the parameters. Does not communicate; make() makes
+  /// the rest.
   void replace_network(Graph graph, Parameters parameters);
-  /// Makes plan, executor, pipeline and synchronizer of the network for the ranks that train now; nothing on a rank that
-  /// waits. Collective.
+  /// Makes plan, executor, pipeline and synchronizer of the network for the ranks that train now; nothing on a rank
+  /// that waits. Collective.
   void make();
   /// Makes all anew for the ranks that train now; nothing on a rank that waits. Collective.
   void regroup();

@@ -61,8 +61,8 @@ std::string samples_csv(const SamplePruning& pruning, const Dataset& data, std::
   for (std::size_t i = 0; i < scores.size(); ++i) {
     const auto sample = static_cast<std::int64_t>(i);
     const double kept = epochs > 0 ? static_cast<double>(t.used[i]) / static_cast<double>(epochs) : 0;
-    out += fmt::format("{},{},{},{},{},{},{},{:.4g}\n", csv_text(data.file_of(sample)), data.row_of(sample), sample, scores[i], t.loss[i],
-                       t.learned[i], t.forgotten[i], kept);
+    out += fmt::format("{},{},{},{},{},{},{},{:.4g}\n", csv_text(data.file_of(sample)), data.row_of(sample), sample,
+                       scores[i], t.loss[i], t.learned[i], t.forgotten[i], kept);
   }
   return out;
 }
@@ -83,14 +83,15 @@ std::vector<std::int64_t> unlearned_samples(const SampleTable& t, std::size_t mo
 
 ReportInput::Section samples_section(const SamplePruning& pruning, const Dataset& data) {
   const SampleTable& t = pruning.table();
-  return {"Training samples",
-          "<div class='grid2'>" +
-              sample_table(t, data, forgotten_samples(t, listed_samples), "Forgotten most often: these matter",
-                           "No sample was learned and then forgotten.") +
-              sample_table(t, data, unlearned_samples(t, listed_samples), "Never learned: look at their targets",
-                           "Every sample was learned at least once.") +
-              "</div><p class='note'>samples.csv has all samples. A row is the number of the sample in its file, from 0 "
-              "on.</p>"};
+  return {
+      "Training samples",
+      "<div class='grid2'>" +
+          sample_table(t, data, forgotten_samples(t, listed_samples), "Forgotten most often: these matter",
+                       "No sample was learned and then forgotten.") +
+          sample_table(t, data, unlearned_samples(t, listed_samples), "Never learned: look at their targets",
+                       "Every sample was learned at least once.") +
+          "</div><p class='note'>samples.csv has all samples. A row is the number of the sample in its file, from 0 "
+          "on.</p>"};
 }
 
 std::string out_of_bag_csv(const ensemble::OutOfBag& samples, const Dataset& data) {
@@ -110,8 +111,9 @@ std::string out_of_bag_table(const ensemble::OutOfBag& samples, const Dataset& d
       "class='n'>loss</th></tr>";
   for (const std::int64_t sample : samples.largest(listed_samples)) {
     const auto i = static_cast<std::size_t>(sample);
-    out += fmt::format("<tr><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{:.4g}</td></tr>",
-                       plot::escape(data.file_of(sample)), data.row_of(sample), samples.members()[i], samples.losses()[i]);
+    out +=
+        fmt::format("<tr><td>{}</td><td class='n'>{}</td><td class='n'>{}</td><td class='n'>{:.4g}</td></tr>",
+                    plot::escape(data.file_of(sample)), data.row_of(sample), samples.members()[i], samples.losses()[i]);
   }
   return out +
          "</table></div><p class='note'>The largest losses of training samples by the members whose bags do not have "

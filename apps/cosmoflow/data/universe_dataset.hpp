@@ -88,9 +88,9 @@ class UniverseDataset final : public Dataset {
   std::int64_t file_number_of(std::int64_t index) const override;
   std::string file_of(std::int64_t index) const override;
   std::int64_t row_of(std::int64_t index) const override;  ///< with cubes: of the universe
-  const std::vector<std::string>& broken_files() const;  ///< why files were left out, one text for each
-  std::int64_t stored_size() const;                      ///< edge of the volumes in the files
-  bool stores_floating_point() const;                    ///< whether the voxels in the files may be NaN or infinite
+  const std::vector<std::string>& broken_files() const;    ///< why files were left out, one text for each
+  std::int64_t stored_size() const;                        ///< edge of the volumes in the files
+  bool stores_floating_point() const;                      ///< whether the voxels in the files may be NaN or infinite
   std::vector<double> redshifts() const;  ///< of the stored channels, if the first file names them; else empty
 
   struct Memory {

@@ -13,7 +13,6 @@
 namespace keelson::tabular {
 namespace {
 
-
 constexpr double w_mass = 80.4, top_mass = 173, light_higgs = 125, charged_higgs = 325, heavy_higgs = 425;
 constexpr double w_width = 2.1, top_width = 1.4, light_width = 0.01, charged_width = 8, heavy_width = 8;
 constexpr double b_mass = 4.7;

@@ -219,9 +219,7 @@ void TableDataset::read(std::int64_t index, void* const* dst) const {
     std::memcpy(dst[1], row + features, targets * sizeof(float));
 }
 
-std::string TableDataset::file_of(std::int64_t) const {
-  return impl_->files.size() == 1 ? impl_->files.path(0) : "";
-}
+std::string TableDataset::file_of(std::int64_t) const { return impl_->files.size() == 1 ? impl_->files.path(0) : ""; }
 
 std::string TableDataset::describe() const {
   const auto& c = impl_->columns;
