@@ -54,6 +54,7 @@ class ConvLayer : public Layer {
     auto layer = std::make_shared<ConvLayer>(options_);
     layer->options_.filters = channels;
     layer->options_.stride = 1;
+    layer->options_.strides = {};
     layer->options_.padding = Padding::same;
     layer->options_.pad_begin = layer->options_.pad_end = {};
     RepeatedLayer repeated{layer};

@@ -134,8 +134,11 @@ class KilledRuns(unittest.TestCase):
             time.sleep(0.005)
 
     def steps_done(self):
+        return self.lines_of("step")
+
+    def lines_of(self, kind):
         path = self.out / "metrics.jsonl"
-        return path.read_text().count('"type":"step"') if path.exists() else 0
+        return path.read_text().count(f'"type":"{kind}"') if path.exists() else 0
 
     def tells_of_loss(self):
         return "ranks lost" in (self.out / "metrics.jsonl").read_text()

@@ -95,7 +95,7 @@ class Faults(KilledRuns):
         for victim, later in itertools.product((0, 2), (0, 0.02, 0.05, 0.1, 0.2, 0.4)):
             with self.subTest(victim=victim, later=later):
                 run = self.start("--grow", blueprint)
-                self.wait_until(run, lambda: len(records(self.out, "epoch")) > 0)
+                self.wait_until(run, lambda: self.lines_of("epoch") > 0)
                 time.sleep(later)
                 self.kill(run, victim)
                 text = self.ends_with(run, 0)

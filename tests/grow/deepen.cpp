@@ -61,7 +61,7 @@ TEST(Deepen, RandomNetworksStayTheSame) {
     Context& ctx = context(where);
     ctx.require_exact_convolutions(true);
     std::size_t deeper = 0;
-    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    for (std::uint64_t seed = 0; seed < 12; ++seed) {
       SCOPED_TRACE(fmt::format("{}, network {}", where, seed));
       const Graph g = random_graph(seed);
       deeper += expect_same_when_deeper(ctx, g, seed);
@@ -70,7 +70,7 @@ TEST(Deepen, RandomNetworksStayTheSame) {
         break;
       }
     }
-    EXPECT_GT(deeper, 20) << "layers that copies follow";
+    EXPECT_GT(deeper, 12) << "layers that copies follow";
     ctx.require_exact_convolutions(false);
   }
 }
@@ -79,6 +79,7 @@ TEST(Deepen, NetworksStayTheSame) {
   Context& ctx = context(network_contexts().back());
   ctx.require_exact_convolutions(true);
   for (const auto& net : nets::registered_networks()) {
+    if (net.name == "paper") continue;  // the kinds of layers of mlperf, on images that take half a minute
     SCOPED_TRACE(net.name);
     const Graph g = without_dropout(net.make(net.tiny_settings, net.tiny_sample));
     EXPECT_GT(expect_same_when_deeper(ctx, g, 1, 1), 0);
