@@ -89,12 +89,14 @@ TEST(Deepen, NetworksStayTheSame) {
 
 using Activation = Var (*)(Var);
 
-/// Convolution with a stride, normalization, a residual sum, a branch that is concatenated, two dense layers.
+/// Convolution with unequal strides, normalization, a residual sum, a branch that is concatenated, two dense layers.
 Graph network_of_all(const Shape& sample, Activation act, bool norm) {
   Graph g;
   const auto normed = [&](Var v, const std::string& name) { return norm ? batch_norm(v, {}, name) : v; };
   const Var x = g.input("x", sample);
-  const Var a = act(normed(conv(x, {.filters = 6, .stride = 2}, "conv1"), "norm1"));
+  Shape strides = Shape::filled(sample.rank() - 1, 2);
+  strides[0] = 1;
+  const Var a = act(normed(conv(x, {.filters = 6, .strides = strides}, "conv1"), "norm1"));
   const Var b = normed(conv(a, {.filters = 6, .dilation = 2, .groups = 2}, "conv2"), "norm2");
   const Var c = act(add({a, b}, "sum"));
   const Var d = act(conv(c, {.filters = 4, .size = 2, .padding = Padding::valid}, "conv3"));
