@@ -183,9 +183,9 @@ class Tabular(Case):
         worst = {int(r["row"]) for r in rows[:len(trained)]}
         self.assertGreater(len(worst & trained), len(trained) / 2)
         self.assertIn("Training samples out of bag", page.read_text())
-        two = self.folder / "two"
-        self.evaluate("--out-of-bag", two / "found.csv", ranks=2)
-        self.assertEqual((two / "found.csv").read_text(), found.read_text())
+        two = self.folder / "two.csv"
+        self.evaluate("--out-of-bag", two, ranks=2)
+        self.assertEqual(two.read_text(), found.read_text())
         self.train(self.classes, "--members", 2, epochs=1, out=self.folder / "plain")
         self.refused("evaluate", "--checkpoint", self.folder / "plain", "--out-of-bag", found, says="trained without --bag")
 
