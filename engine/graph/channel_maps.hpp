@@ -32,7 +32,7 @@ struct NetworkChange {
   /// its square.
   std::map<std::string, std::vector<float>> gradient_factors = {};
   std::string text = {};  ///< for people: what changes, and why; may be empty
-  Kind kind = Kind::replace;
+  Kind kind = Kind::replace;  ///< what the trainer does
   /// Training, and its checkpoints, hold the network of before too, until another change.
   bool may_be_undone = false;
   /// Entries of RunState::observed that become these values.

@@ -31,7 +31,7 @@ enum class CopyForm : std::uint8_t {
 /// A layer that copies can follow.
 struct RepeatableLayer {
   std::string name;  ///< of the node
-  CopyForm form = CopyForm::residual;
+  CopyForm form = CopyForm::residual;  ///< of its copies
 };
 
 /// The layers that copies can follow, in the graph's order, without the copies that there are: convolutions and dense

@@ -3,9 +3,9 @@
 import json
 
 from . import _engine, _errors
-from ._engine.nets import _of_settings, cosmoflow, deepcam, deeplab_sc18, lstm_lm, mlp, tiramisu
+from ._engine.nets import _of_settings, cosmoflow, deepcam, deeplab_sc18, lstm_lm, minerva, mlp, tiramisu
 
-__all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "mlp", "tiramisu"]
+__all__ = ["cosmoflow", "deepcam", "deeplab_sc18", "from_checkpoint", "lstm_lm", "minerva", "mlp", "tiramisu"]
 
 
 def _flag(text):
@@ -46,12 +46,16 @@ def from_checkpoint(state):
         outputs = nodes[topology["outputs"]["prediction"]]["shape"][1]
         graph = mlp(shape[1], outputs, classes=nodes["y"]["dtype"] == "s32",
                     **given(layers=int, units=int, activation=str, batch_norm=_flag, dropout=float, dropout_layers=int))
+    elif name.startswith("minerva-"):
+        graph = minerva(name.removeprefix("minerva-"), channels=shape[1], strips=shape[2], planes=shape[3],
+                        classes=nodes[topology["outputs"]["prediction"]]["shape"][1], **given(dropout=float, width=float))
     elif name.startswith("climate-"):
         graph = _of_settings(name, config, shape[1:])
     elif "genome" in state.texts:
         outputs = nodes[topology["outputs"]["prediction"]]["shape"][1]
         graph = _engine.search.network(name, state.texts["genome"], shape[1:], outputs, nodes["y"]["dtype"] == "s32")
     else:
-        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-*, climate-*, tabular-*, "
-                                 "or one that a search has found: make other networks by the functions that made them")
+        raise _errors.InputError(f"the checkpoint's network is '{name}'. Expected one of cosmoflow-*, lm-*, climate-*, "
+                                 "tabular-*, minerva-*, or one that a search has found: make other networks by the functions "
+                                 "that made them")
     return graph

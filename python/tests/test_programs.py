@@ -102,3 +102,11 @@ def test_rows_of_a_table(alone, program, tmp_path):
                           tmp_path / "rows.csv", "--json"))
     assert told["targets"][0]["mae"] == pytest.approx(float(abs(model(x)[:, 0] - x[:, 0] - x[:, 2]).mean()), rel=1e-4)
     assert keelson.nets.mlp(28, 2, layers=5, units=300, activation="tanh").parameter_count == 370_502
+
+
+def test_network_of_vertices(alone, program, tmp_path):
+    run(program("keelson-minerva"), "generate", "--out", tmp_path / "events", "--train", 16, "--validation", 8, "--test", 0)
+    said = run(program("keelson-minerva"), "train", "--data", tmp_path / "events", "--width", 0.2, "--batch", 8, "--epochs", 1,
+               "--out", tmp_path / "run")
+    state = keelson.Checkpoint(tmp_path / "run" / "checkpoints" / "best.h5").state
+    assert f"minerva-epsilon: {keelson.nets.from_checkpoint(state).parameter_count} parameters" in said
