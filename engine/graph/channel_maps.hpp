@@ -31,7 +31,7 @@ struct NetworkChange {
   /// of the element that it is a copy of. Moments that are means of gradients are multiplied by it, means of squares by
   /// its square.
   std::map<std::string, std::vector<float>> gradient_factors = {};
-  std::string text = {};  ///< for people: what changes, and why; may be empty
+  std::string text = {};      ///< for people: what changes, and why; may be empty
   Kind kind = Kind::replace;  ///< what the trainer does
   /// Training, and its checkpoints, hold the network of before too, until another change.
   bool may_be_undone = false;

@@ -30,7 +30,7 @@ enum class CopyForm : std::uint8_t {
 
 /// A layer that copies can follow.
 struct RepeatableLayer {
-  std::string name;  ///< of the node
+  std::string name;                    ///< of the node
   CopyForm form = CopyForm::residual;  ///< of its copies
 };
 
