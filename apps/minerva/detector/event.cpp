@@ -116,8 +116,7 @@ void EventMaker::fly(const Track& track, const Step& step, double spread) {
   }
 }
 
-void EventMaker::add_muon(const Track& track, double energy) {
-  double range = energy / 2;
+void EventMaker::add_minimum_ionizing(const Track& track, double range) {
   fly(
       track,
       [&](double grams, double) {
@@ -128,6 +127,8 @@ void EventMaker::add_muon(const Track& track, double energy) {
       },
       0);
 }
+
+void EventMaker::add_muon(const Track& track, double energy) { add_minimum_ionizing(track, energy / 2); }
 
 void EventMaker::add_proton(const Track& track, double energy) {
   double range = proton_range(energy);
@@ -143,16 +144,7 @@ void EventMaker::add_proton(const Track& track, double energy) {
 }
 
 void EventMaker::add_pion(const Track& track, double energy) {
-  double range = std::min(energy / 2, draws_.exponential(pion_interaction_length));
-  fly(
-      track,
-      [&](double grams, double) {
-        if (range <= 0) return -1.0;
-        const double path = std::min(grams, range);
-        range -= grams;
-        return std::max(0.0, minimum_loss * path * (1 + draws_.gumbel(0.1)));
-      },
-      0);
+  add_minimum_ionizing(track, std::min(energy / 2, draws_.exponential(pion_interaction_length)));
 }
 
 /// The mean profile of a shower (Longo and Sestili 1975): dE/dt = E b (b t)^(a - 1) exp(-b t) / Gamma(a), where t

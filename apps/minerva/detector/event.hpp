@@ -48,6 +48,8 @@ class EventMaker {
   template <class Step>
   void fly(const Track& track, const Step& step, double spread);
   void deposit(const DetectorLayer& plane, double x, double y, double energy, double time);
+  /// A particle that loses about 2 MeV per g/cm^2 until its range (g/cm^2) ends.
+  void add_minimum_ionizing(const Track& track, double range);
   void add_muon(const Track& track, double energy);
   void add_proton(const Track& track, double energy);
   void add_pion(const Track& track, double energy);
