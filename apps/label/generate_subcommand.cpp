@@ -1,9 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
-#include "apps/common/progress.hpp"
+#include "apps/common/made_sets.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/label/diffraction/diffraction.hpp"
 #include "apps/label/images/images.hpp"
@@ -16,8 +15,6 @@
 namespace keelson::label {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::int64_t images_of_file = 500;  // so that the files do not depend on the number of ranks
 
 struct GenerateOptions {
@@ -27,22 +24,18 @@ struct GenerateOptions {
   ShotOptions shot;
 };
 
-void write_images(const GenerateOptions& o, const std::string& set, std::int64_t begin, std::int64_t end) {
-  const std::int64_t n = end - begin, size = o.shot.detector.size, pixels = size * size;
+void write_images(const GenerateOptions& o, const app::MadeFile& made) {
+  const std::int64_t n = made.end - made.begin, size = o.shot.detector.size, pixels = size * size;
   std::vector<float> x(static_cast<std::size_t>(n * pixels)), ice(static_cast<std::size_t>(n)), cold(ice.size());
   std::vector<std::int32_t> y(ice.size());
   in_threads(n, [&](std::int64_t i) {
-    const Shot shot = make_shot(o.shot, o.seed, set, begin + i);
+    const Shot shot = make_shot(o.shot, o.seed, made.set, made.begin + i);
     std::ranges::copy(shot.counts, x.begin() + i * pixels);
     y[static_cast<std::size_t>(i)] = shot.ice ? 1 : 0;
     ice[static_cast<std::size_t>(i)] = static_cast<float>(shot.ice_part);
     cold[static_cast<std::size_t>(i)] = static_cast<float>(shot.supercooling);
   });
-  const fs::path folder = fs::path(o.out) / set;
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) refuse("--out {}: cannot be made ({}); choose a folder that can be written", o.out, error.message());
-  AtomicFile file(folder / fmt::format("images-{:06}.h5", begin / images_of_file), Target::hdf5);
+  AtomicFile file(made.folder / fmt::format("images-{:06}.h5", made.number), Target::hdf5);
   auto h5 = hdf5::File::create(file.temporary().string());
   h5.write("x", x.data(), {n, size, size});
   h5.write("y", y.data(), {n});
@@ -57,25 +50,11 @@ void write_images(const GenerateOptions& o, const std::string& set, std::int64_t
 ExitCode generate(const GenerateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
   if (o.out.empty()) refuse("give --out: the folder that gets pool/ and test/");
-  struct File {
-    std::string set;
-    std::int64_t begin, end;
-  };
-  std::vector<File> files;
-  const std::pair<const char*, std::int64_t> sets[] = {{"pool", o.pool}, {"test", o.test}};
-  for (const auto& [set, images] : sets)
-    for (std::int64_t at = 0; at < images; at += images_of_file)
-      files.push_back({set, at, std::min(at + images_of_file, images)});
-  app::Progress progress("file");
-  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < files.size();
-       i += static_cast<std::size_t>(world.size())) {
-    write_images(o, files[i].set, files[i].begin, files[i].end);
-    if (world.rank() == 0) progress.show(static_cast<std::int64_t>(i) + 1, std::ssize(files));
-  }
-  world.barrier();
+  const auto files = app::make_sets(o.out, {{"pool", o.pool}, {"test", o.test}}, images_of_file, world,
+                                    [&](const app::MadeFile& file) { write_images(o, file); });
   if (world.rank() == 0)
     fmt::print("{}: {} of {} x {} pixels in {}\n", o.out, counted(o.pool + o.test, "image"), o.shot.detector.size,
-               o.shot.detector.size, counted(std::ssize(files), "file"));
+               o.shot.detector.size, counted(files, "file"));
   return ExitCode::done;
 }
 

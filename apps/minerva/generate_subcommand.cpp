@@ -1,20 +1,14 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "apps/common/progress.hpp"
+#include "apps/common/made_sets.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/minerva/data/event_files.hpp"
 #include "apps/minerva/subcommands.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
-#include "engine/base/ranks.hpp"
 
 namespace keelson::minerva {
 namespace {
-
-namespace fs = std::filesystem;
 
 struct GenerateOptions {
   std::string out, images = "cropped", channels = "energy+time", water = "filled";
@@ -26,36 +20,17 @@ struct GenerateOptions {
 ExitCode generate(const GenerateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
   if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/ and test/");
-  struct File {
-    std::string set;
-    std::int64_t begin, end;
-  };
-  std::vector<File> files;
-  const std::pair<const char*, std::int64_t> sets[] = {
-      {"train", o.train}, {"validation", o.validation}, {"test", o.test}};
-  for (const auto& [set, events] : sets)
-    for (std::int64_t at = 0; at < events; at += o.events_per_file)
-      files.push_back({set, at, std::min(at + o.events_per_file, events)});
   const EventFileOptions f{.size = o.images == "full" ? ImageSize::full : ImageSize::cropped,
                            .channels = o.channels == "energy" ? 1 : 2,
                            .water = o.water == "filled",
                            .seed = o.seed};
-  app::Progress progress("file");
-  on_each_rank(&world, [&] {
-    for (std::size_t i = static_cast<std::size_t>(world.rank()); i < files.size();
-         i += static_cast<std::size_t>(world.size())) {
-      const auto& [set, begin, end] = files[i];
-      const fs::path folder = fs::path(o.out) / set;
-      std::error_code error;
-      fs::create_directories(folder, error);
-      if (error) refuse("--out {}: cannot be made ({}); choose a folder that can be written", o.out, error.message());
-      write_events(folder / fmt::format("events-{:06}.h5", begin / o.events_per_file), f, set, begin, end);
-      if (world.rank() == 0) progress.show(static_cast<std::int64_t>(i) + 1, std::ssize(files));
-    }
-  });
+  const auto files = app::make_sets(o.out, {{"train", o.train}, {"validation", o.validation}, {"test", o.test}},
+                                    o.events_per_file, world, [&](const app::MadeFile& file) {
+                                      write_events(file.folder / fmt::format("events-{:06}.h5", file.number), f,
+                                                   file.set, file.begin, file.end);
+                                    });
   if (world.rank() == 0)
-    fmt::print("{}: {} in {}\n", o.out, counted(o.train + o.validation + o.test, "event"),
-               counted(std::ssize(files), "file"));
+    fmt::print("{}: {} in {}\n", o.out, counted(o.train + o.validation + o.test, "event"), counted(files, "file"));
   return ExitCode::done;
 }
 

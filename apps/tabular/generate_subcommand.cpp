@@ -1,9 +1,6 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "apps/common/progress.hpp"
+#include "apps/common/made_sets.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/tabular/collision/collision.hpp"
 #include "apps/tabular/subcommands.hpp"
@@ -13,8 +10,6 @@
 
 namespace keelson::tabular {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::int64_t events_of_file = 10'000;  // so that the files do not depend on the number of ranks
 
@@ -40,31 +35,13 @@ std::string table(std::uint64_t seed, const std::string& set, std::int64_t begin
 ExitCode generate(const GenerateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
   if (o.out.empty()) refuse("give --out: the folder that gets train/, validation/ and test/");
-  struct File {
-    std::string set;
-    std::int64_t begin, end;
-  };
-  std::vector<File> files;
-  const std::pair<const char*, std::int64_t> sets[] = {
-      {"train", o.train}, {"validation", o.validation}, {"test", o.test}};
-  for (const auto& [set, events] : sets)
-    for (std::int64_t at = 0; at < events; at += events_of_file)
-      files.push_back({set, at, std::min(at + events_of_file, events)});
-  app::Progress progress("file");
-  for (std::size_t i = static_cast<std::size_t>(world.rank()); i < files.size();
-       i += static_cast<std::size_t>(world.size())) {
-    const auto& [set, begin, end] = files[i];
-    const fs::path folder = fs::path(o.out) / set;
-    std::error_code error;
-    fs::create_directories(folder, error);
-    if (error) refuse("--out {}: cannot be made ({}); choose a folder that can be written", o.out, error.message());
-    write_atomically(folder / fmt::format("events-{:06}.csv", begin / events_of_file), table(o.seed, set, begin, end));
-    if (world.rank() == 0) progress.show(static_cast<std::int64_t>(i) + 1, std::ssize(files));
-  }
-  world.barrier();
+  const auto files = app::make_sets(o.out, {{"train", o.train}, {"validation", o.validation}, {"test", o.test}},
+                                    events_of_file, world, [&](const app::MadeFile& file) {
+                                      write_atomically(file.folder / fmt::format("events-{:06}.csv", file.number),
+                                                       table(o.seed, file.set, file.begin, file.end));
+                                    });
   if (world.rank() == 0)
-    fmt::print("{}: {} in {}\n", o.out, counted(o.train + o.validation + o.test, "event"),
-               counted(std::ssize(files), "file"));
+    fmt::print("{}: {} in {}\n", o.out, counted(o.train + o.validation + o.test, "event"), counted(files, "file"));
   return ExitCode::done;
 }
 
