@@ -11,13 +11,15 @@ using Count = std::int64_t;
 constexpr int floats_of_eight = 8, most_rows_at_once = 6;
 using Eight [[gnu::vector_size(floats_of_eight * 4), gnu::aligned(4), gnu::may_alias]] = float;
 
-Eight load(const float* p) { return *reinterpret_cast<const Eight*>(p); }
-void store(float* p, Eight v) { *reinterpret_cast<Eight*>(p) = v; }
+// By reference everywhere: without AVX, how a function takes or returns such a vector depends on the compiler's
+// version.
+const Eight& eight(const float* p) { return *reinterpret_cast<const Eight*>(p); }
+Eight& eight(float* p) { return *reinterpret_cast<Eight*>(p); }
 
 /// to[i * to_row + o] = from[o * from_row + i] for 8 x 8 elements.
 void transpose_block(const float* from, Count from_row, float* to, Count to_row) {
   Eight r[8], t[8], u[8];
-  for (int i = 0; i < 8; ++i) r[i] = load(from + i * from_row);
+  for (int i = 0; i < 8; ++i) r[i] = eight(from + i * from_row);
   for (int i = 0; i < 8; i += 2) {
     t[i] = __builtin_shufflevector(r[i], r[i + 1], 0, 8, 1, 9, 4, 12, 5, 13);
     t[i + 1] = __builtin_shufflevector(r[i], r[i + 1], 2, 10, 3, 11, 6, 14, 7, 15);
@@ -28,8 +30,8 @@ void transpose_block(const float* from, Count from_row, float* to, Count to_row)
       u[i + 2 * k + 1] = __builtin_shufflevector(t[i + k], t[i + 2 + k], 2, 3, 10, 11, 6, 7, 14, 15);
     }
   for (int i = 0; i < 4; ++i) {
-    store(to + i * to_row, __builtin_shufflevector(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11));
-    store(to + (i + 4) * to_row, __builtin_shufflevector(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15));
+    eight(to + i * to_row) = __builtin_shufflevector(u[i], u[i + 4], 0, 1, 2, 3, 8, 9, 10, 11);
+    eight(to + (i + 4) * to_row) = __builtin_shufflevector(u[i], u[i + 4], 4, 5, 6, 7, 12, 13, 14, 15);
   }
 }
 
@@ -54,11 +56,11 @@ void pack_rows(const float* from, Count columns, Count depth, Count padded, floa
 struct SmallEnd {
   const float* bias;
   float alpha;
-  Eight operator()(Eight x, Count column) const {
-    if (bias) x += load(bias + column);
-    if (alpha == 1) return x;
+  void operator()(Eight& x, Count column) const {
+    if (bias) x += eight(bias + column);
+    if (alpha == 1) return;
     const Eight zero = {}, low = alpha == 0 ? zero : alpha * x;  // 0 times infinity is NaN
-    return x <= 0 ? low : x;                                     // keeps NaN
+    x = x <= 0 ? low : x;                                        // keeps NaN
   }
 };
 
@@ -70,7 +72,7 @@ void multiply_small_tile(const SmallGemm& g, const float* a, const float* b, Cou
   for (Count k = 0; k < g.depth; ++k) {
     Eight x[vectors];
 #pragma GCC unroll 2
-    for (int v = 0; v < vectors; ++v) x[v] = load(b + k * b_step + v * floats_of_eight);
+    for (int v = 0; v < vectors; ++v) x[v] = eight(b + k * b_step + v * floats_of_eight);
 #pragma GCC unroll 6
     for (int r = 0; r < rows; ++r) {
       const float s = a[r * g.a_row + k * g.a_step];
@@ -82,13 +84,14 @@ void multiply_small_tile(const SmallGemm& g, const float* a, const float* b, Cou
   for (int r = 0; r < rows; ++r)
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
-      const Eight y = end(sum[r][v], column + v * floats_of_eight);
+      Eight& y = sum[r][v];
+      end(y, column + v * floats_of_eight);
       float* const to = c + r * g.columns + v * floats_of_eight;
       if (v * floats_of_eight + floats_of_eight <= count) {
-        store(to, y);
+        eight(to) = y;
       } else {
         float part[floats_of_eight];
-        store(part, y);
+        eight(part) = y;
         std::copy_n(part, count - v * floats_of_eight, to);
       }
     }
