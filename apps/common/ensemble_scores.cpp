@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "apps/common/ensemble_evaluation.hpp"
+#include "apps/common/report/reliability.hpp"
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/sample_list.hpp"
 #include "apps/common/report/svg_plot.hpp"
@@ -34,18 +35,6 @@ nlohmann::ordered_json finite(double value) {
 std::string shown(double value) { return std::isfinite(value) ? fmt::format("{:.5f}", value) : "-"; }
 
 std::string page_card(const std::string& inside) { return "<div class='card'>" + inside + "</div>"; }
-
-plot::Series reliability_line(const ensemble::Reliability& r, const std::string& name, int colour) {
-  plot::Series line{name, {}, {}, plot::Series::Mark::both, colour};
-  for (const auto& bin : r.bins()) {
-    if (bin.count == 0) continue;
-    line.x.push_back(bin.confidence);
-    line.y.push_back(bin.accuracy);
-    line.titles.push_back(
-        fmt::format("{} predictions: confidence {:.3f}, right {:.3f}", bin.count, bin.confidence, bin.accuracy));
-  }
-  return line;
-}
 
 bool are_of_one_network(const std::vector<ScoreRow>& rows) {
   return std::ranges::all_of(rows, [](const ScoreRow& r) { return r.members.size() < 2; });
@@ -111,19 +100,13 @@ void print_class_facts(const ensemble::ClassEnsemble& s, double temperature, con
 }
 
 std::string reliability_diagram(const ensemble::ClassEnsemble& s) {
-  plot::Plot p{"Reliability", {"confidence"}, {"part that is right"}, {}};
-  p.diagonal = true;
-  p.width = p.height = 340;
+  std::vector<plot::Series> lines;
   for (std::size_t m = 0; m < std::min(s.members().size(), members_in_plot); ++m) {
-    auto line = reliability_line(s.members()[m].reliability(), m == 0 ? "members" : "", 1);
-    line.faint = true;
-    p.series.push_back(std::move(line));
+    lines.push_back(plot::reliability_line(s.members()[m].reliability(), m == 0 ? "members" : "", 1));
+    lines.back().faint = true;
   }
-  p.series.push_back(reliability_line(s.ensemble().reliability(), "ensemble", 0));
-  return page_card(plot::svg(p)) +
-         "<p class='note'>A calibrated network is on the diagonal: of the predictions with a confidence of 0.8, 80 % "
-         "are "
-         "right. Below it, the network is too sure.</p>";
+  lines.push_back(plot::reliability_line(s.ensemble().reliability(), "ensemble", 0));
+  return page_card(plot::reliability_diagram(std::move(lines)));
 }
 
 std::string pit_histograms(const std::vector<ensemble::ValueEnsemble>& targets, const std::vector<std::string>& names) {

@@ -27,11 +27,12 @@ struct GenerateOptions {
 void write_images(const GenerateOptions& o, const app::MadeFile& made) {
   const std::int64_t n = made.end - made.begin, size = o.shot.detector.size, pixels = size * size;
   std::vector<float> x(static_cast<std::size_t>(n * pixels)), ice(static_cast<std::size_t>(n)), cold(ice.size());
-  std::vector<std::int32_t> y(ice.size());
+  std::vector<std::int32_t> y(ice.size()), droplets(ice.size());
   in_threads(n, [&](std::int64_t i) {
     const Shot shot = make_shot(o.shot, o.seed, made.set, made.begin + i);
     std::ranges::copy(shot.counts, x.begin() + i * pixels);
-    y[static_cast<std::size_t>(i)] = shot.ice ? 1 : 0;
+    y[static_cast<std::size_t>(i)] = shot.droplets == 0 ? 2 : shot.ice ? 1 : 0;
+    droplets[static_cast<std::size_t>(i)] = shot.droplets;
     ice[static_cast<std::size_t>(i)] = static_cast<float>(shot.ice_part);
     cold[static_cast<std::size_t>(i)] = static_cast<float>(shot.supercooling);
   });
@@ -41,7 +42,10 @@ void write_images(const GenerateOptions& o, const app::MadeFile& made) {
   h5.write("y", y.data(), {n});
   h5.write("ice_part", ice.data(), {n});
   h5.write("supercooling", cold.data(), {n});
-  h5.set_attribute("y", "classes", std::vector<std::string>{"water", "ice"});
+  h5.write("droplets", droplets.data(), {n});
+  std::vector<std::string> classes{"water", "ice"};
+  if (o.shot.empty > 0) classes.emplace_back("empty");
+  h5.set_attribute("y", "classes", classes);
   h5.set_attribute("x", "units", "photons");
   h5.close();
   file.commit();
@@ -50,6 +54,8 @@ void write_images(const GenerateOptions& o, const app::MadeFile& made) {
 ExitCode generate(const GenerateOptions& o, app::Launch& launch) {
   auto& world = launch.world;
   if (o.out.empty()) refuse("give --out: the folder that gets pool/ and test/");
+  if (o.shot.empty + o.shot.two_droplets > 1)
+    refuse("--empty {:g} and --two-droplets {:g} are more than all images", o.shot.empty, o.shot.two_droplets);
   const auto files = app::make_sets(o.out, {{"pool", o.pool}, {"test", o.test}}, images_of_file, world,
                                     [&](const app::MadeFile& file) { write_images(o, file); });
   if (world.rank() == 0)
@@ -72,6 +78,10 @@ void define_generate(app::CommandLine& line) {
   v.option("--size", o->shot.detector.size, "Pixels of an edge", "N").between(16, 4096);
   v.option("--ice", o->shot.ice, "Part of the images with ice", "PART").between(0, 1);
   v.option("--cubic", o->shot.cubic, "Part of the images with ice whose ice is cubic", "PART").between(0, 1);
+  v.option("--empty", o->shot.empty, "Part of the images that show no droplet, class 2", "PART").between(0, 1);
+  v.option("--two-droplets", o->shot.two_droplets, "Part of the images that show two droplets; ice if one is frozen",
+           "PART")
+      .between(0, 1);
   v.option("--photons", o->shot.photons,
            "Median of the photons at the water's peak, per pixel of a detector of 128 x 128", "N")
       .positive();

@@ -19,7 +19,8 @@ namespace {
 struct ReportOptions {
   std::string project, html, csv;
   std::int64_t folds = 4, audit_rounds = 5;
-  double confidence = 0.9;
+  double confidence = -1;  ///< least probability of a label of the networks; below 0: what the labels support
+  double target = 0.97;
   bool json = false;
   app::DeviceOptions device;
 };
@@ -35,7 +36,37 @@ std::optional<HeldOut> judge(const ReportOptions& o, const Project& project, app
   return judge_labels(labelled, members, classes);
 }
 
-void print_json(const Project& project, const HeldOut* held, const ReportOptions& o) {
+/// From which probability on the CSV has labels of the networks.
+struct Confidence {
+  double least = 2;         ///< above 1: none of them
+  std::int64_t judged = 0;  ///< labels that say so
+};
+
+Confidence confidence_of(const ReportOptions& o, const Project& project, const HeldOut* held) {
+  if (o.confidence >= 0) return {.least = o.confidence};
+  if (held == nullptr) return {};
+  const auto judged = judged_predictions(*held, project.labels().drawn_at_random());
+  return {supported_confidence(judged, o.target).value_or(Confidence{}.least), std::ssize(judged)};
+}
+
+std::string confidence_text(const ReportOptions& o, const Confidence& c) {
+  if (o.confidence >= 0)
+    return fmt::format("{}: with the networks' labels of probability {:g} and more", o.csv, c.least);
+  if (c.least > 1)
+    return fmt::format(
+        "{}: no labels of the networks: {} of images that were drawn at random do not show for any probability that "
+        "{:g} % "
+        "of the networks' labels are right; label a batch of keelson-label suggest --audit 1, lower --target, or "
+        "give --confidence",
+        o.csv, counted(c.judged, "label"), 100 * o.target);
+  return fmt::format(
+      "{}: with the networks' labels of probability {:.3f} and more: at least {:g} % of them are right (95 % sure), as "
+      "{} "
+      "of images that were drawn at random show",
+      o.csv, c.least, 100 * o.target, counted(c.judged, "label"));
+}
+
+void print_json(const Project& project, const HeldOut* held, const ReportOptions& o, const Confidence& confidence) {
   const Progress p = project.progress(o.audit_rounds);
   const auto reason = reason_to_stop(p, StopRule{});
   nlohmann::ordered_json j{
@@ -45,6 +76,7 @@ void print_json(const Project& project, const HeldOut* held, const ReportOptions
       {"audit",
        {{"labels", p.audit}, {"predicted", p.audit_right}, {"least", least_accuracy(p.audit_right, p.audit)}}}};
   j["stop"] = reason ? nlohmann::ordered_json(*reason) : nlohmann::ordered_json();
+  j["confidence"] = confidence.least > 1 ? nlohmann::ordered_json() : nlohmann::ordered_json(confidence.least);
   if (held != nullptr) {
     j["joint"] = held->joint.counts;
     for (const std::int64_t i : held->joint.wrong)
@@ -66,9 +98,11 @@ ExitCode report(const ReportOptions& o, app::Launch& launch) {
   const std::string html = o.html.empty() ? (project.folder() / "report.html").string() : o.html;
   write_atomically(html, render_label_report(project, *images, predictions, held ? &*held : nullptr, o.audit_rounds),
                    Target::output);
-  if (!o.csv.empty()) write_atomically(o.csv, labels_csv(project, *images, predictions, o.confidence), Target::output);
+  const Confidence confidence = confidence_of(o, project, held ? &*held : nullptr);
+  if (!o.csv.empty())
+    write_atomically(o.csv, labels_csv(project, *images, predictions, confidence.least), Target::output);
   if (o.json) {
-    print_json(project, held ? &*held : nullptr, o);
+    print_json(project, held ? &*held : nullptr, o, confidence);
     return ExitCode::done;
   }
   const Progress progress = project.progress(o.audit_rounds);
@@ -84,6 +118,7 @@ ExitCode report(const ReportOptions& o, app::Launch& launch) {
   }
   for (const auto& a : project.labels().agreements())
     fmt::print("{} and {} agree on {} of {} images (kappa {:.3f})\n", a.first, a.second, a.same, a.both, a.kappa);
+  if (!o.csv.empty()) fmt::print("{}\n", confidence_text(o, confidence));
   fmt::print("report: {}\n", html);
   return ExitCode::done;
 }
@@ -100,8 +135,13 @@ void define_report(app::CommandLine& line) {
   v.option_without_default("--csv", o->csv,
                            "Also write all labels as CSV: of people, and of the networks where they are sure", "FILE")
       .output();
-  v.option("--confidence", o->confidence, "Least probability of a label of the networks in the CSV", "PART")
+  v.option_without_default("--confidence", o->confidence,
+                           "Least probability of a label of the networks in the CSV; default: the smallest at which "
+                           "--target of them are right, as the labels of people show",
+                           "PART")
       .between(0, 1);
+  v.option("--target", o->target, "Part of the networks' labels in the CSV that are to be right", "PART")
+      .between(0.5, 1);
   v.option("--folds", o->folds, "Judge labels by networks that were trained without them: in so many parts; 0: do not",
            "N")
       .between(0, 20);

@@ -74,6 +74,13 @@ class Loop(Labels):
             self.assertEqual(set(f["y"][:]), {0, 1})
             self.assertTrue(numpy.isnan(f["x"][0, 16, 16]))
             self.assertTrue(((f["ice_part"][:] > 0) == (f["y"][:] == 1)).all())
+        self.succeed("generate", "--out", self.out, "--size", 16, "--pool", 60, "--test", 0, "--empty", 0.3, "--two-droplets", 0.3,
+                     "--seed", 2)
+        with h5py.File(next((self.out / "pool").glob("*.h5"))) as f:
+            self.assertEqual(set(f["droplets"][:]), {0, 1, 2})
+            self.assertTrue(((f["droplets"][:] == 0) == (f["y"][:] == 2)).all())
+            self.assertEqual(list(f["y"].attrs["classes"]), ["water", "ice", "empty"])
+        self.refused("generate", "--out", self.out, "--empty", 0.7, "--two-droplets", 0.7, says="more than all images")
 
     def test_loop(self):
         """Labels, trains, asks again, reports, and finds a wrong label; labels come back from CSV."""
@@ -110,6 +117,13 @@ class Loop(Labels):
         self.assertEqual((len(rows), len(people), {r["annotator"] for r in people}), (240, 50, {"anna"}))
         right = [r["label"] == ("water", "ice")[self.truth()[int(r["id"])]] for r in rows if r["source"] == "model" and r["label"]]
         self.assertGreater(sum(right) / len(right), 0.85)
+        # How sure the networks must be follows from the labels: 50 cannot show 99 %.
+        csv_file = self.folder / "sure.csv"
+        report = ("report", "--project", self.project, "--csv", csv_file, "--target")
+        self.assertIn("no labels of the networks", self.succeed(*report, 0.99))
+        self.assertNotRegex(csv_file.read_text(), "(?m),(water|ice),model,")
+        self.assertRegex(self.succeed(*report, 0.6), "labels of probability 0.*at least 60 % .* are right .*, as 23 labels of")
+        self.assertRegex(csv_file.read_text(), "(?m),(water|ice),model,")
         # Into another project: labels of people alone.
         first, self.project = self.project, self.folder / "other"
         self.start()

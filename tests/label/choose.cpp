@@ -36,6 +36,29 @@ TEST(ClopperPearson, Bounds) {
   EXPECT_NEAR(least_accuracy(2900, 3000), 0.96075, 2e-4);
 }
 
+TEST(SupportedConfidence, IsWhereEnoughPredictionsAreRight) {
+  std::vector<JudgedPrediction> predictions;
+  for (int i = 0; i < 200; ++i) predictions.push_back({1 - i / 400.0, i < 150 || i % 2 == 0});
+  // 150 right ones, then every second.
+  const auto at = supported_confidence(predictions, 0.95);
+  ASSERT_TRUE(at.has_value());
+  std::int64_t right = 0, count = 0;
+  for (const auto& p : predictions)
+    if (p.p >= *at) ++count, right += p.right ? 1 : 0;
+  EXPECT_GE(least_accuracy(right, count), 0.95);
+  EXPECT_GT(count, 150);
+  EXPECT_LT(least_accuracy(right, count + 2), 0.95);
+
+  std::ranges::reverse(predictions);
+  EXPECT_EQ(supported_confidence(predictions, 0.95), at) << "in any order";
+  EXPECT_EQ(supported_confidence({{0.9, true}, {0.8, true}}, 0.95), std::nullopt) << "too few";
+  EXPECT_EQ(supported_confidence({}, 0.95), std::nullopt);
+  // Equal probabilities stand or fall together.
+  std::vector<JudgedPrediction> equal(100, {0.7, true});
+  equal.resize(200, {0.7, false});
+  EXPECT_EQ(supported_confidence(equal, 0.95), std::nullopt);
+}
+
 TEST(KCentre, TakesTheFarthestOfTheNearest) {
   const float x[] = {0, 1, 2, 10, 11, 5};
   EXPECT_EQ(k_centre(x, 1, {1, 2, 3, 4, 5}, {0}, 3), (std::vector<std::int64_t>{4, 5, 2}));

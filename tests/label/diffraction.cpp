@@ -110,5 +110,38 @@ TEST(Diffraction, SmallPixelsSeeFewerPhotonsAndDeadOnesNone) {
   EXPECT_TRUE(std::isnan(s.counts[64 * 128 + 5])) << "in the gap";
 }
 
+TEST(Diffraction, EmptyShotsShowTheBackgroundAndTwoDropletsMore) {
+  ShotOptions one, none, two;
+  one.ice = two.ice = 0;
+  none.empty = two.two_droplets = 1;
+  const double background = near_q(none, {2.0})[0];
+  EXPECT_GT(background, 0.5);
+  EXPECT_LT(background, 3);
+  EXPECT_GT(near_q(two, {2.0})[0], 1.5 * near_q(one, {2.0})[0]);
+  const Shot empty = make_shot(none, 2, "pool", 0), pair = make_shot(two, 2, "pool", 0);
+  EXPECT_EQ(empty.droplets, 0);
+  EXPECT_FALSE(empty.ice);
+  EXPECT_EQ(pair.droplets, 2);
+}
+
+TEST(Diffraction, DropletsComeInTheGivenParts) {
+  ShotOptions o;
+  o.detector.size = 16;
+  o.empty = 0.2;
+  o.two_droplets = 0.3;
+  int count[3] = {}, ice[3] = {};
+  constexpr int shots = 200;
+  for (int i = 0; i < shots; ++i) {
+    const Shot s = make_shot(o, 3, "pool", i);
+    ++count[s.droplets];
+    ice[s.droplets] += s.ice ? 1 : 0;
+    EXPECT_EQ(s.ice, s.ice_part > 0);
+  }
+  EXPECT_NEAR(count[0], 40, 20);
+  EXPECT_NEAR(count[2], 60, 25);
+  EXPECT_EQ(ice[0], 0);
+  EXPECT_GT(ice[2] * count[1], ice[1] * count[2]) << "two droplets have two chances to freeze";
+}
+
 }  // namespace
 }  // namespace keelson::label::testing

@@ -59,6 +59,7 @@ TEST(Labels, AuditCountsPredictionsOfTheirTime) {
   EXPECT_EQ(l.audit(5).count, 3);
   EXPECT_EQ(l.audit(5).right, 2);
   EXPECT_EQ(l.audit(1).count, 1) << "of the last batch alone";
+  EXPECT_EQ(l.drawn_at_random(), (std::set<std::int64_t>{0, 1, 3, 4, 6}));
 }
 
 TEST(Labels, AgreementBeyondChance) {

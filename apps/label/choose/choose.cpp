@@ -174,6 +174,20 @@ double most_accuracy(std::int64_t right, std::int64_t count, double confidence) 
   return 1 - least_accuracy(count - right, count, confidence);
 }
 
+std::optional<double> supported_confidence(std::vector<JudgedPrediction> predictions, double target,
+                                           double confidence) {
+  std::ranges::sort(predictions, std::greater{}, &JudgedPrediction::p);
+  std::optional<double> least;
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    right += predictions[i].right ? 1 : 0;
+    const bool is_last_of_equals = i + 1 == predictions.size() || predictions[i + 1].p < predictions[i].p;
+    if (is_last_of_equals && least_accuracy(right, static_cast<std::int64_t>(i) + 1, confidence) >= target)
+      least = predictions[i].p;
+  }
+  return least;
+}
+
 std::vector<std::int64_t> first_images(std::span<const float> features, std::int64_t dims, std::int64_t count,
                                        std::uint64_t seed) {
   const std::int64_t n = std::ssize(features) / dims;

@@ -61,6 +61,16 @@ double least_accuracy(std::int64_t right, std::int64_t count, double confidence 
 /// Upper bound, likewise; 1 for 0 trials.
 double most_accuracy(std::int64_t right, std::int64_t count, double confidence = 0.95);
 
+/// A prediction of an image whose class is known.
+struct JudgedPrediction {
+  double p = 0;  ///< probability of the class that is predicted
+  bool right = false;
+};
+/// The smallest probability from which on predictions can be trusted: of those with at least this probability, the part
+/// that is right is at least `target`, by least_accuracy(). None: no probability does. O(n log n).
+std::optional<double> supported_confidence(std::vector<JudgedPrediction> predictions, double target,
+                                           double confidence = 0.95);
+
 /// What is known when the question is whether to stop.
 struct Progress {
   std::int64_t left = 0;                    ///< images without a label

@@ -65,6 +65,48 @@ Ice draw_ice(Draws& d, bool cubic) {
   return ice;
 }
 
+/// What one droplet scatters.
+struct Droplet {
+  bool frozen = false;
+  double supercooling = 0, photons = 0, ice_part = 0;
+  Ice ice;
+
+  Droplet(const ShotOptions& o, Draws& d)
+      : frozen(d.uniform() < o.ice), supercooling(d.uniform()), photons(o.photons * std::exp(d.normal(shot_spread))) {}
+
+  void draw_its_ice(const ShotOptions& o, Draws& d) {
+    if (!frozen) return;
+    ice_part = o.least_ice + 0.7 * d.beta(0.8, 1.3);
+    ice = draw_ice(d, d.uniform() < o.cubic);
+  }
+
+  /// Photons at the place of this momentum transfer and azimuth, but for the factors of the geometry.
+  double operator()(double q, double azimuth) const {
+    const double water = (1 - ice_part) * water_factor(q, supercooling);
+    return photons * (frozen ? water + ice_part * ice(q, azimuth) : water);
+  }
+};
+
+/// What the droplets say of a shot as a whole.
+void describe_droplets(const std::vector<Droplet>& droplets, Shot& shot) {
+  double photons = 0, of_ice = 0;
+  for (const Droplet& droplet : droplets) {
+    shot.ice = shot.ice || droplet.frozen;
+    photons += droplet.photons;
+    of_ice += droplet.photons * droplet.ice_part;
+  }
+  if (droplets.empty()) return;
+  shot.ice_part = of_ice / photons;
+  shot.supercooling = droplets[0].supercooling;
+}
+
+/// How many droplets a shot hits.
+int draw_droplets(const ShotOptions& o, Draws d) {
+  const double u = d.uniform();
+  if (u < o.empty) return 0;
+  return u < o.empty + o.two_droplets ? 2 : 1;
+}
+
 }  // namespace
 
 double Detector::q_of(double radius) const { return 4 * pi / wavelength * std::sin(std::atan(radius / distance) / 2); }
@@ -107,17 +149,22 @@ double polarization_factor(double two_theta, double azimuth) {
 
 Shot make_shot(const ShotOptions& o, std::uint64_t seed, const std::string& set, std::int64_t index) {
   const Detector& det = o.detector;
-  Draws d({seed, philox::stream_of("diffraction/" + set), static_cast<std::uint64_t>(index)});
-  Shot shot;
-  shot.ice = d.uniform() < o.ice;
-  shot.supercooling = d.uniform();
-  const double photons = o.photons * std::exp(d.normal(shot_spread)), background = d.uniform(0.5, 3);
+  const auto draws = [&](const char* what) {
+    return Draws({seed, philox::stream_of(what + set), static_cast<std::uint64_t>(index)});
+  };
+  Shot shot{.droplets = draw_droplets(o, draws("diffraction/droplets/"))};
+  Draws d = draws("diffraction/");
+  std::vector<Droplet> droplets{Droplet(o, d)};
+  const double background = d.uniform(0.5, 3);
   const double x0 = d.uniform(-most_jitter, most_jitter), y0 = d.uniform(-most_jitter, most_jitter);
-  Ice ice;
-  if (shot.ice) {
-    shot.ice_part = o.least_ice + 0.7 * d.beta(0.8, 1.3);
-    ice = draw_ice(d, d.uniform() < o.cubic);
+  droplets[0].draw_its_ice(o, d);
+  if (shot.droplets == 0) droplets.clear();
+  if (shot.droplets == 2) {
+    Draws other = draws("diffraction/second/");
+    droplets.emplace_back(o, other);
+    droplets[1].draw_its_ice(o, other);
   }
+  describe_droplets(droplets, shot);
   const double pixel = 2 * det.half_width / static_cast<double>(det.size);
   const int points = std::max(1, static_cast<int>(std::ceil(finest_points / static_cast<double>(det.size))));
   // A pixel that is twice as wide sees four times as many photons.
@@ -141,11 +188,11 @@ Shot make_shot(const ShotOptions& o, std::uint64_t seed, const std::string& set,
         const double radius = std::hypot(px, py), azimuth = std::atan2(py, px),
                      two_theta = std::atan(radius / det.distance);
         const double q = det.q_of(radius), cosine = std::cos(two_theta);
-        double factor = (1 - shot.ice_part) * water_factor(q, shot.supercooling);
-        if (shot.ice) factor += shot.ice_part * ice(q, azimuth);
-        mean += cosine * cosine * cosine * polarization_factor(two_theta, azimuth) * factor;
+        double seen = 0;
+        for (const Droplet& droplet : droplets) seen += droplet(q, azimuth);
+        mean += cosine * cosine * cosine * polarization_factor(two_theta, azimuth) * seen;
       }
-      mean = area * (photons * mean / (points * points) + background);
+      mean = area * (mean / (points * points) + background);
       const auto count = static_cast<double>(d.poisson(mean));
       shot.counts[place] = static_cast<float>(count + d.normal(readout_noise));
     }

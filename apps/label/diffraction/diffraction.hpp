@@ -36,13 +36,16 @@ struct ShotOptions {
   double photons = 40;
   double least_ice = 0.08;  ///< least part of the photons that ice scatters, in a shot with ice
   double cubic = 0;         ///< part of the shots with ice whose ice is cubic
+  double empty = 0;         ///< part of the shots that hit no droplet: background alone
+  double two_droplets = 0;  ///< part of the shots that hit two droplets, each of them water or ice
 };
 
 /// One image.
 struct Shot {
-  bool ice = false;
-  double ice_part = 0;        ///< of the photons; 0 for water
-  double supercooling = 0;    ///< 0: at the melting point, 1: as cold as it gets
+  int droplets = 1;           ///< 0, 1 or 2
+  bool ice = false;           ///< in any droplet
+  double ice_part = 0;        ///< of the photons that the droplets scatter; 0 for water
+  double supercooling = 0;    ///< of the first droplet; 0: at the melting point, 1: as cold as it gets
   std::vector<float> counts;  ///< (size, size), row-major; NaN: no pixel there, or a dead one
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "apps/common/report/png.hpp"
+#include "apps/common/report/reliability.hpp"
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_bars.hpp"
 #include "apps/common/report/svg_plot.hpp"
@@ -105,6 +106,14 @@ std::string confusion_of(const Project& project, const HeldOut& held) {
   return text + "</table>";
 }
 
+std::string reliability_of(const Project& project, const HeldOut& held) {
+  constexpr int bins = 5;  // few images are drawn at random
+  ensemble::Reliability reliability(bins);
+  for (const JudgedPrediction& j : judged_predictions(held, project.labels().drawn_at_random()))
+    reliability.add(j.p, j.right);
+  return app::plot::reliability_diagram({app::plot::reliability_line(reliability, "", 0)});
+}
+
 std::string picture_tag(const Project& project, const Images& images, std::int64_t image) {
   constexpr std::int64_t edge = 64;
   return fmt::format("<img width=\"96\" height=\"96\" alt=\"image {}\" src=\"data:image/png;base64,{}\">", image,
@@ -183,6 +192,17 @@ HeldOut judge_labels(std::vector<Labelled> labelled, const std::vector<float>& m
   return held;
 }
 
+std::vector<JudgedPrediction> judged_predictions(const HeldOut& held, const std::set<std::int64_t>& images) {
+  std::vector<JudgedPrediction> all;
+  for (std::size_t i = 0; i < held.labelled.size(); ++i) {
+    if (!images.contains(held.labelled[i].first)) continue;
+    const auto row = held.p.begin() + static_cast<std::ptrdiff_t>(i) * held.joint.classes;
+    const auto best = std::max_element(row, row + held.joint.classes);
+    all.push_back({*best, best - row == held.labelled[i].second});
+  }
+  return all;
+}
+
 std::string suspicious_text(const Project& project, const Images& images, const HeldOut& held, std::int64_t most) {
   std::string text;
   for (std::int64_t n = 0; n < std::min(most, std::ssize(held.joint.wrong)); ++n) {
@@ -223,6 +243,8 @@ std::string render_label_report(const Project& project, const Images& images, co
   if (s != nullptr) text += "<h2>What is left</h2><div class='card'>" + left_table(project, *s) + "</div>";
   if (held != nullptr) {
     text += "<h2>Confusion</h2><div class='card'>" + confusion_of(project, *held) + "</div>";
+    text += "<h2>Probabilities of images that were drawn at random</h2><div class='card'>" +
+            reliability_of(project, *held) + "</div>";
     text += fmt::format(
         "<h2>Labels that are probably wrong</h2><div class='card'>{}<p class='note'>{} found by confident learning, "
         "from "

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "apps/label/project/project.hpp"
@@ -15,6 +16,9 @@ struct HeldOut {
 };
 /// From held_out().
 HeldOut judge_labels(std::vector<Labelled> labelled, const std::vector<float>& members, std::int64_t classes);
+
+/// What the networks are sure about, and whether they are right: of each labelled image that is one of `images`.
+std::vector<JudgedPrediction> judged_predictions(const HeldOut& held, const std::set<std::int64_t>& images);
 
 /// The labels that are probably wrong, as text lines: "17 file, 3: water, networks say ice 0.98 (EL2N 1.32)".
 std::string suspicious_text(const Project& project, const Images& images, const HeldOut& held, std::int64_t most);

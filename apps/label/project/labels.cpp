@@ -165,6 +165,15 @@ Labels::Audit Labels::audit(std::int64_t rounds) const {
   return sum;
 }
 
+std::set<std::int64_t> Labels::drawn_at_random() const {
+  std::set<std::int64_t> drawn;
+  for (const AskedBatch& batch : batches_) {
+    drawn.insert(batch.audit.begin(), batch.audit.end());
+    if (batch.by == "first") drawn.insert(batch.images.begin(), batch.images.end());
+  }
+  return drawn;
+}
+
 std::vector<std::string> Labels::annotators() const {
   std::set<std::string> names;
   for (const auto& marks : marks_)

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,6 +83,9 @@ class Labels {
     std::int64_t right = 0, count = 0;
   };
   Audit audit(std::int64_t rounds) const;
+  /// Images that were drawn at random: the first ones, and all audits. What holds for their labels, holds for all
+  /// images; the others were chosen because they are hard.
+  std::set<std::int64_t> drawn_at_random() const;
 
   /// Agreement of two people on the images that both gave a class.
   struct Agreement {
