@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/data/cache/sample_cache.hpp"
@@ -94,6 +96,12 @@ struct Batch {
   std::int64_t sample_offset = 0;
   const std::int64_t* indices = nullptr;  ///< (count) dataset indices
 
+  /// The dataset indices of micro-batch `number`, each micro-batch of `size` samples; the last ones may be fewer, or
+  /// none. Without `indices` empty.
+  std::span<const std::int64_t> micro_batch(std::int64_t number, std::int64_t size) const {
+    const std::int64_t first = std::min(number * size, count), end = std::min(first + size, count);
+    return indices == nullptr ? std::span<const std::int64_t>() : std::span(indices + first, indices + end);
+  }
   /// global_weight, or global_count if that is negative.
   double total_weight() const { return global_weight < 0 ? static_cast<double>(global_count) : global_weight; }
   /// `terms` / total_weight(), for StepParams::inverse_samples; 0 if all weights are 0, so that all gradients are 0.

@@ -8,6 +8,7 @@
 #include "engine/base/trace.hpp"
 #include "engine/execute/async_readback.hpp"
 #include "engine/execute/bindings.hpp"
+#include "engine/execute/culprit.hpp"
 #include "engine/execute/graph_executor.hpp"
 #include "engine/execute/micro_batches.hpp"
 #include "engine/tensor/half.hpp"
@@ -15,20 +16,6 @@
 namespace keelson {
 
 namespace {
-
-bool finite(Device& device, const Tensor& t) {
-  if (!t || (t.dtype() != DType::f32 && !is_half(t.dtype()))) return true;
-  std::vector<std::byte> host(t.bytes());
-  device.copy_to_host(host.data(), t.raw(), t.bytes());
-  for (std::size_t i = 0; i < static_cast<std::size_t>(t.stored_elements()); ++i) {
-    const void* at = host.data() + i * size_of(t.dtype());
-    const float value = t.dtype() == DType::f32    ? *static_cast<const float*>(at)
-                        : t.dtype() == DType::bf16 ? to_float(*static_cast<const bf16*>(at))
-                                                   : to_float(*static_cast<const f16*>(at));
-    if (!std::isfinite(value)) return false;
-  }
-  return true;
-}
 
 double median(std::vector<float> values) {
   if (values.empty()) return 0;
@@ -136,7 +123,7 @@ struct Executor::Impl {
       device().copy_from_host(bindings.tensor(compiled.loss_scale).raw(), &scale, sizeof scale);
   }
   std::vector<float> whole(const SparseGradient& g);  ///< dense copy on the host, zero in the other rows
-  std::string first_non_finite();
+  std::string first_non_finite(std::span<const std::int64_t> samples);
 
   std::unique_ptr<const Plan> own_plan;  ///< outlives the bindings
   const Plan& plan;
@@ -195,13 +182,17 @@ std::vector<float> Executor::Impl::whole(const SparseGradient& g) {
   return plain;
 }
 
-std::string Executor::Impl::first_non_finite() {
+std::string Executor::Impl::first_non_finite(std::span<const std::int64_t> samples) {
   std::string found;
   const Bindings& here = slot(micro_batch).bindings;
-  for (const auto& [name, buffer] : compiled.inputs)
-    if (found.empty() && !finite(device(), here.tensor(buffer))) found = "input " + name;
+  for (const auto& [name, buffer] : compiled.inputs) {
+    const auto numbers = compiled.whole_numbers.find(name);
+    if (found.empty())
+      found = wrong_input(device(), name, here.tensor(buffer),
+                          numbers == compiled.whole_numbers.end() ? nullptr : &numbers->second, samples);
+  }
   for (const Parameter& p : parameters.all())
-    if (found.empty() && !finite(device(), p.value)) found = "parameter " + p.name;
+    if (found.empty() && !is_finite(device(), p.value)) found = "parameter " + p.name;
   // Forward always runs to its end: other ranks wait for this rank in its collectives.
   for (std::size_t i = 0; i < compiled.phase_ends.forward; ++i) {
     const Call& call = compiled.program.calls()[i];
@@ -209,7 +200,7 @@ std::string Executor::Impl::first_non_finite() {
     bound.run();
     for (std::size_t o = 0; found.empty() && o < call.operands.size(); ++o)
       if (call.operands[o].writes() && call.operands[o].access != ops::Access::scratch &&
-          !finite(device(), bound.tensors[o]))
+          !is_finite(device(), bound.tensors[o]))
         found = "layer " + call.node;
   }
   if (!found.empty()) return found;
@@ -403,9 +394,9 @@ std::vector<float> Executor::gradient(const std::string& parameter) const {
   fail("no gradient flows to a parameter '{}'", parameter);
 }
 
-std::string Executor::first_non_finite() {
+std::string Executor::first_non_finite(std::span<const std::int64_t> samples) {
   const Turn turn(*impl_);
-  return impl_->first_non_finite();
+  return impl_->first_non_finite(samples);
 }
 
 void Executor::set_progress(Communicator* ranks) { impl_->others = ranks; }

@@ -127,9 +127,12 @@ class Executor {
   /// Seconds that the host has waited for other ranks in the exchange since the last call of this function.
   double take_exchange_seconds();
 
-  /// Runs the forward pass of the last step again. Returns the first node, parameter or input with a value that is not
-  /// finite: "parameter conv1/weights", "layer conv2"; empty if all values are finite.
-  std::string first_non_finite();
+  /// Runs the forward pass of the last step again. Returns the first input, parameter or node with a value that is not
+  /// finite, or the first input with a class that the network does not have: "parameter conv1/weights", "layer conv2",
+  /// "input y: sample 7 of the data has the class 12; expected 0 to 9, or -1 (ignored)"; empty if all values are as
+  /// expected. `samples`: the numbers in the data of the micro-batch's samples; others are called by their place in
+  /// the batch. why_not_finite() makes a sentence of it.
+  std::string first_non_finite(std::span<const std::int64_t> samples = {});
 
   /// Also lets the collectives of this group advance between the calls of a step, for plans without their own exchange.
   /// `ranks` must outlive the executor; null: none.

@@ -112,6 +112,14 @@ struct RepeatedLayer {
   std::function<std::vector<float>()> identity = {};
 };
 
+/// A source of a layer that holds whole numbers: classes, or rows of a table (Layer::whole_numbers).
+struct WholeNumbers {
+  int src = 0;                        ///< of the layer
+  std::int64_t count = 0;             ///< numbers from 0 to count - 1 have a meaning
+  bool minus_one_is_ignored = false;  ///< -1 has a meaning, too: it is left out
+  const char* noun = "class";         ///< what a number is, for messages
+};
+
 /// What a node computes. A layer knows its shapes, its parameters, and which primitives run in which order. A layer
 /// does not know the backends.
 class Layer {
@@ -177,6 +185,8 @@ class Layer {
 
   /// Whether, in training, the result for one sample depends on the other samples of the batch (batch normalization).
   virtual bool mixes_samples() const { return false; }
+  /// The source whose elements are whole numbers of a known range; none for most layers.
+  virtual std::optional<WholeNumbers> whole_numbers(std::span<const ValueShape> /*srcs*/) const { return {}; }
   /// Whether the result has the dtype of the sources (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }
   /// The rules by which the layer that reads this layer's result can be fused into this layer. The first rule that

@@ -25,6 +25,10 @@ class EmbeddingLayer : public Layer {
     return {{"weights", {options_.entries, options_.features}, options_.weights_init}};
   }
 
+  std::optional<WholeNumbers> whole_numbers(std::span<const ValueShape>) const override {
+    return WholeNumbers{.count = options_.entries, .noun = "row"};
+  }
+
   std::vector<ChannelTie> channel_ties(std::span<const ValueShape>) const override {
     return {{options_.features, {TiedPlace::of_dst(), TiedPlace::makes("weights", 1)}}};
   }

@@ -58,6 +58,11 @@ class LossLayer : public Layer {
                        std::make_shared<LossLayer>(params_, ops::ClassPart{channels.begin, srcs[0].shape[1], parts})};
   }
 
+  std::optional<WholeNumbers> whole_numbers(std::span<const ValueShape> srcs) const override {
+    if (params_.kind != ops::LossKind::cross_entropy) return {};
+    return WholeNumbers{.src = 1, .count = srcs[0].shape[1], .minus_one_is_ignored = true};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto prediction = TensorDesc::plain(p.src(0).shape);
     const ops::LossDesc d{params_, prediction, p.src(1), p.src_value(0).rows_per_sample(), part_};
@@ -77,9 +82,7 @@ class LossLayer : public Layer {
 }  // namespace
 
 Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name) {
-  const Var v = prediction.graph->add(std::make_shared<LossLayer>(params), {prediction, target}, name);
-  prediction.graph->set_loss(v);
-  return v;
+  return prediction.graph->add_loss(std::make_shared<LossLayer>(params), {prediction, target}, name);
 }
 
 }  // namespace keelson

@@ -37,6 +37,10 @@ class PixelLossLayer : public Layer {
         rows, std::make_shared<PixelLossLayer>(params_, ops::Part{srcs[0].shape[dim], rows.begin}), {}, {dim, dim - 1}};
   }
 
+  std::optional<WholeNumbers> whole_numbers(std::span<const ValueShape> srcs) const override {
+    return WholeNumbers{.src = 1, .count = srcs[0].shape[1], .minus_one_is_ignored = true};
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     TensorDesc prediction = p.src(0);
     prediction.dtype = DType::f32;
@@ -80,9 +84,7 @@ class PixelLossLayer : public Layer {
 }  // namespace
 
 Var pixel_cross_entropy(Var logits, Var target, const ops::PixelLossParams& params, const std::string& name) {
-  const Var v = logits.graph->add(std::make_shared<PixelLossLayer>(params), {logits, target}, name);
-  logits.graph->set_loss(v);
-  return v;
+  return logits.graph->add_loss(std::make_shared<PixelLossLayer>(params), {logits, target}, name);
 }
 
 }  // namespace keelson

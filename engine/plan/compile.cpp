@@ -129,6 +129,7 @@ struct Compiler {
     return build.program.add(name, desc, Storage::owned);
   }
   void find_wanted_f32(const Graph& graph, const std::vector<int>& index);
+  void find_whole_numbers(const Graph& graph);
   void add_inputs();
   void clear_loss_of_other_stages();
   std::vector<BackwardFn> plan_forward();
@@ -142,6 +143,7 @@ struct Compiler {
   int loss_node = -1;
   std::vector<bool> is_root;  ///< per node: backward passes begin here
   std::map<std::string, BufferId> outputs;
+  std::map<std::string, WholeNumbers> whole_numbers;  ///< of inputs
   std::optional<Gradients> gradients;
 };
 
@@ -181,6 +183,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.wants_f32.assign(count, false);
   build.half_activations = takes_half_activations(context(), compute_type(build.precision));
   find_wanted_f32(graph, parts.index);
+  find_whole_numbers(graph);
 
   add_inputs();
   clear_loss_of_other_stages();
@@ -230,6 +233,16 @@ void Compiler::require_room_for_inputs() {
           fmt::format("out of memory: {} needs {:.1f} MiB for a batch of {}, but {:.1f} MiB are available on "
                       "{}; try a smaller batch or input, or more ranks",
                       n.name, bytes / (1 << 20), build.batch, available / (1 << 20), context().device().describe()));
+  }
+}
+
+void Compiler::find_whole_numbers(const Graph& graph) {
+  for (const Graph::Node& n : graph.nodes()) {
+    if (n.is_input()) continue;
+    const auto numbers = n.layer->whole_numbers(graph.source_shapes(n));
+    if (!numbers) continue;
+    const Graph::Node& source = graph.nodes()[static_cast<std::size_t>(n.srcs[static_cast<std::size_t>(numbers->src)])];
+    if (source.is_input()) whole_numbers.emplace(source.name, *numbers);
   }
 }
 
@@ -351,6 +364,7 @@ CompiledGraph Compiler::finish() {
   c.sample_loss = build.sample_loss;
   c.inputs = build.inputs;
   c.outputs = outputs;
+  c.whole_numbers = whole_numbers;
   for (const auto& [node, next] : build.next_states)
     c.states.push_back({build.nodes[node].name, build.values[node], next});
   c.gradients = build.gradients;

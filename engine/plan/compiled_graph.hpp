@@ -39,6 +39,7 @@ struct CompiledGraph {
       sample_loss = no_buffer;                               ///< (batch) f32; none without PlanOptions::sample_losses
   std::map<std::string, BufferId> inputs,                    ///< by name, with the states and "weight"
       outputs;                                               ///< by name, plain
+  std::map<std::string, WholeNumbers> whole_numbers;         ///< of inputs that layers read as such
   std::vector<State> states;                                 ///< in node order
   /// Whole gradients by the parameter's name, in the order in which backward makes them.
   std::vector<std::pair<std::string, BufferId>> gradients;

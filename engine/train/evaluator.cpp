@@ -1,4 +1,5 @@
 #include "engine/train/evaluator.hpp"
+#include "engine/execute/culprit.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -210,7 +211,8 @@ std::string Evaluator::first_non_finite(std::int64_t step) {
       step_params.inverse_samples = 1;
       network_->executor.forward(step_params, m);
       if (s == step) {
-        const auto found = network_->executor.first_non_finite();
+        const auto size = network_->executor.plan().options().micro_batch_size();
+        const auto found = network_->executor.first_non_finite(batch->micro_batch(m, size));
         if (culprit.empty()) culprit = found;
       }
       context_.device().fence();
@@ -230,9 +232,9 @@ void Evaluator::require_finite(const Evaluation& e, std::string culprit) const {
     for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r) culprit = all[r];
   }
   const auto shown = [](double v) { return std::isnan(v) ? std::string("NaN") : fmt::format("{}", v); };
-  fail("evaluation on {} gives a loss of {} and a {} of {}; the first value that is not finite is in {}",
-       dataset_.describe(), shown(e.loss), (options_.evaluation.judge() ? options_.evaluation.judge()->name() : "loss"),
-       shown(e.metric), culprit.empty() ? "the metric itself" : culprit);
+  fail("evaluation on {} gives a loss of {} and a {} of {}; {}", dataset_.describe(), shown(e.loss),
+       (options_.evaluation.judge() ? options_.evaluation.judge()->name() : "loss"), shown(e.metric),
+       why_not_finite(culprit, "the metric itself"));
 }
 
 Evaluation Evaluator::run() {

@@ -1,4 +1,5 @@
 #include "engine/train/trainer.hpp"
+#include "engine/execute/culprit.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -323,12 +324,11 @@ void Trainer::stop_for(const PendingStep& step, const std::string& what) {
       for (std::size_t r = 0; r < all.size() && culprit.empty(); ++r)
         if (all[r].starts_with(kind)) culprit = all[r];
   }
-  fail(
-      "{} in step {} (epoch {}); the first value that is not finite is in {}. {}. Try a smaller learning rate, a "
-      "longer "
-      "warm-up or --clip-norm",
-      what, step.record.step, step.epoch + 1, culprit.empty() ? "the loss itself" : culprit,
-      checkpoints_.describe_last());
+  const std::string advice = culprit.starts_with("input")
+                                 ? "Mend the data, or leave the sample out"
+                                 : "Try a smaller learning rate, a longer warm-up or --clip-norm";
+  fail("{} in step {} (epoch {}); {}. {}. {}", what, step.record.step, step.epoch + 1,
+       why_not_finite(culprit, "the loss itself"), checkpoints_.describe_last(), advice);
 }
 
 void Trainer::notify_step(const StepRecord& record) {

@@ -165,13 +165,18 @@ void TrainingSession::make_equal() {
 std::string TrainingSession::first_non_finite() {
   if (ranks_.waits()) return "";
   Executor& executor = this->executor();
-  auto culprit = executor.first_non_finite();  // of the last micro-batch
   const bool batch_is_there = !parameters_.context().device().is_asynchronous();
+  const auto find = [&](std::int64_t m) {
+    return executor.first_non_finite(batch_is_there
+                                         ? batch_->micro_batch(m, executor.plan().options().micro_batch_size())
+                                         : std::span<const std::int64_t>());
+  };
+  auto culprit = find(executor.micro_batches() - 1);  // of the last micro-batch
   // All ranks of a replica repeat the same passes, since these may communicate.
   for (std::int64_t m = 0; batch_is_there && m + 1 < executor.micro_batches(); ++m) {
     network_->input.feed(*batch_, m);
     executor.forward(step_params_, m);
-    const auto earlier = executor.first_non_finite();
+    const auto earlier = find(m);
     if (culprit.empty()) culprit = earlier;
   }
   return culprit;

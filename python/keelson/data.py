@@ -155,15 +155,27 @@ def from_batches(batches, batch, names=None, dtypes=None, steps=None, ranks=1):
                            in_order=True)
 
 
+def _labels(name, array):
+    """int64, as NumPy and scikit-learn have class numbers, becomes int32; other arrays are returned unchanged."""
+    if not isinstance(array, numpy.ndarray) or array.dtype != numpy.int64:
+        return array
+    limits = numpy.iinfo(numpy.int32)
+    if array.size and (array.min() < limits.min or array.max() > limits.max):
+        raise _errors.InputError(f"{name} has numbers beyond int32, from {array.min()} to {array.max()}. Expected class numbers "
+                                 "or tokens; give floats as float32")
+    return array.astype(numpy.int32)
+
+
 def as_dataset(given):
     """The data set that a trainer uses for an object. Data sets are returned unchanged; mappings become ArrayDataset,
-    or from_storage() if an array is not in memory; objects with len() and samples by index become from_samples()."""
+    or from_storage() if an array is not in memory; objects with len() and samples by index become from_samples().
+    Of mappings, int64 arrays become int32."""
     if isinstance(given, Dataset):
         return given
     if isinstance(given, collections.abc.Mapping):
         in_memory = all(isinstance(a, numpy.ndarray) and not isinstance(a, numpy.memmap) or hasattr(a, "__dlpack__")
                         for a in given.values())
-        return ArrayDataset(dict(given)) if in_memory else from_storage(given)
+        return ArrayDataset({n: _labels(n, a) for n, a in given.items()}) if in_memory else from_storage(given)
     if hasattr(given, "__len__") and hasattr(given, "__getitem__"):
         return from_samples(given)
     raise _errors.InputError(f"the data are a {type(given).__name__}. Expected a data set of keelson.data, arrays by name "

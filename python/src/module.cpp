@@ -1,5 +1,8 @@
 #include <nanobind/nanobind.h>
 
+#include <cctype>
+#include <string>
+
 #include "engine/base/error.hpp"
 #include "objects.hpp"
 
@@ -10,17 +13,41 @@ namespace {
 /// The classes of keelson._errors, which outlive the module.
 PyObject *error, *input_error, *out_of_memory, *ranks_lost;
 
+/// A message of the engine, in which options of programs ("--micro-batches") have the names that Python's arguments
+/// have
+/// ("micro_batches="). Only names between spaces and brackets: not those in a command of a program.
+std::string with_python_names(const std::string& message) {
+  if (message.find("keelson-") != std::string::npos) return message;
+  std::string text;
+  for (std::size_t i = 0; i < message.size();) {
+    const bool begins = message.compare(i, 2, "--") == 0 && (i == 0 || message[i - 1] == ' ' || message[i - 1] == '(');
+    if (!begins || i + 2 == message.size() || std::islower(static_cast<unsigned char>(message[i + 2])) == 0) {
+      text += message[i++];
+      continue;
+    }
+    std::string name;
+    for (i += 2; i < message.size() && (std::isalnum(static_cast<unsigned char>(message[i])) != 0 || message[i] == '-');
+         ++i)
+      name += message[i] == '-' ? '_' : message[i];
+    text += (name == "lr" ? "learning_rate" : name) + '=';
+  }
+  return text;
+}
+
 void translate(const std::exception_ptr& thrown, void*) {
+  const auto set = [](PyObject* type, const std::exception& e) {
+    PyErr_SetString(type, with_python_names(e.what()).c_str());
+  };
   try {
     std::rethrow_exception(thrown);
   } catch (const keelson::InputError& e) {
-    PyErr_SetString(input_error, e.what());
+    set(input_error, e);
   } catch (const keelson::OutOfMemory& e) {
-    PyErr_SetString(out_of_memory, e.what());
+    set(out_of_memory, e);
   } catch (const keelson::RanksLost& e) {
-    PyErr_SetString(ranks_lost, e.what());
+    set(ranks_lost, e);
   } catch (const keelson::Error& e) {
-    PyErr_SetString(error, e.what());
+    set(error, e);
   }
 }
 

@@ -40,6 +40,16 @@ void assign(const char* optimizer, const OptimizerSetting& s, nb::handle value) 
   }
 }
 
+std::string unknown_setting(const char* optimizer, const std::string& name,
+                            const std::vector<OptimizerSetting>& settings) {
+  if (name == "lr" || name == "learning_rate" || name == "rate")
+    return fmt::format("{} has no setting '{}': give the learning rate to the Trainer, learning_rate=", optimizer,
+                       name);
+  std::string known;
+  for (const OptimizerSetting& s : settings) known += std::string(s.name) + ", ";
+  return fmt::format("{} has no setting '{}'. Expected one of: {}groups", optimizer, name, known);
+}
+
 /// A class whose constructor takes the optimizer's settings and `groups`, by name.
 template <class T>
 void bind(nb::module_& m) {
@@ -61,7 +71,7 @@ void bind(nb::module_& m) {
               else if (found != settings.end())
                 assign(T::name, *found, value);
               else
-                throw nb::type_error(fmt::format("{} has no setting '{}'", T::name, name).c_str());
+                throw nb::type_error(unknown_setting(T::name, name, settings).c_str());
             }
             new (self) T(std::move(made));
           },

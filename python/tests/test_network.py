@@ -88,6 +88,15 @@ def test_what_does_not_fit_is_refused(call, words):
     assert words in str(raised.value)
 
 
+def test_a_second_loss_is_refused():
+    graph, x = image_graph()
+    y = graph.input("y", (4,))
+    prediction = layers.dense(layers.flatten(x), 4)
+    layers.mse(prediction, y)
+    with pytest.raises(keelson.InputError, match=r"the network has a loss already, loss \(mse\); expected one loss. Leave this one \(mae\) out"):
+        layers.mae(prediction, y)
+
+
 def test_values_of_two_graphs_do_not_mix():
     _, a = image_graph()
     _, b = image_graph()

@@ -35,6 +35,39 @@ def test_it_learns(context):
     assert trainer.stop_reason == "all epochs done" and trainer.state.best_metric <= after.metric
 
 
+def classifier(context, x, y, **options):
+    graph = keelson.Graph("classes")
+    logits = keelson.layers.dense(graph.input("x", (4,)), 3, name="head")
+    keelson.layers.cross_entropy(logits, graph.input("y", (), "int32"))
+    return keelson.Trainer(keelson.Parameters(graph, context, seed=1), {"x": x, "y": y}, batch=batch_of(8), epochs=1, **options)
+
+
+def test_a_wrong_sample_is_named(context):
+    x = numpy.random.default_rng(1).random((32, 4), numpy.float32)
+    y = numpy.arange(32, dtype=numpy.int32) % 3
+    y[13] = 3
+    expected = r"the cause is in input y: sample 13 of the data has the class 3; expected 0 to 2, or -1 \(ignored\)"
+    with pytest.raises(keelson.Error, match="the loss became NaN .*" + expected + ".* Mend the data"):
+        classifier(context, x, y).run()
+    with pytest.raises(keelson.Error, match=expected):
+        classifier(context, x, numpy.abs(y) % 3, validation={"x": x, "y": y}).run()
+    y[13], x[21, 2] = -1, numpy.nan
+    with pytest.raises(keelson.Error, match="the cause is in input x: sample 21 of the data has a NaN"):
+        classifier(context, x, y).run()
+    x[21, 2] = 0
+    assert classifier(context, x, y).run() == "all epochs done"
+    assert classifier(context, x, y.astype("int64")).run() == "all epochs done"
+    with pytest.raises(keelson.InputError, match="y has numbers beyond int32"):
+        classifier(context, x, y.astype("int64") << 40)
+
+
+def test_advice_names_the_arguments_of_python(context):
+    with pytest.raises(keelson.Error, match="a longer warm-up or clip_norm=$"):
+        make(context, learning_rate=1e30, optimizer=keelson.optim.SGD())[1].run()
+    with pytest.raises(keelson.InputError, match=r"micro-batches \(micro_batches=\) of a batch of .* Give another micro_batches= or batch="):
+        make(context, micro_batches=5)
+
+
 def test_a_loop_and_run_give_the_same_bits(context, folder):
     looped, trainer = make(context, validation=cubes(32), dropout=0.5, checkpoints=folder + "/a", checkpoint_steps=3)
     for step in trainer:

@@ -348,7 +348,26 @@ TEST_P(PlanTest, TheFirstValueThatIsNotFiniteIsNamed) {
   x[5] = std::numeric_limits<double>::infinity();
   set_input(ctx(), executor, "x", x);
   executor.forward({});
-  EXPECT_EQ(executor.first_non_finite(), "input x");
+  EXPECT_EQ(executor.first_non_finite(), "input x: sample 0 of the batch has an infinite value");
+  const std::int64_t samples[] = {17, 4};
+  EXPECT_EQ(executor.first_non_finite(samples), "input x: sample 17 of the data has an infinite value");
+}
+
+TEST_P(PlanTest, AClassThatTheNetworkDoesNotHaveIsNamed) {
+  Graph g;
+  const Var x = g.input("x", {3}), y = g.input("y", {}, DType::s32);
+  cross_entropy(dense(x, {.features = 4}, "logits"), y);
+  Parameters parameters(g, ctx(), 1);
+  Executor executor(g, parameters, {.batch = 3});
+  set_input(ctx(), executor, "x", oracle::random_uniform({3, 3}, "x"));
+  const auto cause = [&](const std::vector<std::int32_t>& classes) {
+    ctx().device().copy_from_host(executor.input("y").raw(), classes.data(), classes.size() * sizeof classes[0]);
+    executor.forward({});
+    return executor.first_non_finite();
+  };
+  EXPECT_EQ(cause({0, 3, -1}), "");
+  EXPECT_EQ(cause({0, 1, 4}), "input y: sample 2 of the batch has the class 4; expected 0 to 3, or -1 (ignored)");
+  EXPECT_EQ(cause({0, -2, 4}), "input y: sample 1 of the batch has the class -2; expected 0 to 3, or -1 (ignored)");
 }
 
 TEST_P(PlanTest, PrintsEveryCallWithItsBackend) {

@@ -4,6 +4,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/data/bag.hpp"
+#include "engine/execute/culprit.hpp"
 #include "engine/train/stack/detail/stack_worker.hpp"
 
 namespace keelson::detail {
@@ -18,11 +19,11 @@ std::size_t number_of_field(const Dataset* data, const std::string& name) {
 }
 
 std::string not_finite(double loss, const RunState& state, const std::string& culprit) {
-  return fmt::format("the loss became {} in step {}; the first value that is not finite is in {}",
+  return fmt::format("the loss became {} in step {}; {}",
                      std::isnan(loss) ? "NaN"
                      : loss > 0       ? "infinite"
                                       : "minus infinite",
-                     state.step + 1, culprit);
+                     state.step + 1, why_not_finite(culprit, "the loss itself"));
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ void StackWorker::train_on(MemberState& m, const BatchBlock& block) {
     executor.backward();
     const double loss = executor.loss();
     if (!std::isfinite(loss)) {
-      m.record.failure = not_finite(loss, state, executor.first_non_finite());
+      m.record.failure = not_finite(loss, state, executor.first_non_finite(batch.micro_batch(0, options_.batch)));
       m.training->input.finish();
       return;
     }
