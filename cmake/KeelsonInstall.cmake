@@ -12,7 +12,12 @@ endif()
 foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the libraries' own libraries, too; a RUNPATH does not
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
-install(TARGETS keelson_engine keelson_comm keelson_nets keelson_search ${KEELSON_INSITU} keelson_backends keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS}
+set(KEELSON_INSTALLED keelson_engine keelson_comm keelson_nets keelson_search ${KEELSON_INSITU} keelson_backends
+  keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS})
+if(TARGET python-package)
+  add_dependencies(python-package ${KEELSON_INSTALLED})
+endif()
+install(TARGETS ${KEELSON_INSTALLED}
   EXPORT keelsonTargets RUNTIME_DEPENDENCY_SET keelson_libraries RUNTIME COMPONENT programs)
 
 foreach(folder IN ITEMS engine nets search)

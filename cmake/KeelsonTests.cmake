@@ -166,10 +166,7 @@ endif()
 # The Python package, built and installed against the installed engine, on 1 and 2 ranks.
 if(KEELSON_APP_PROGRAMS AND NOT KEELSON_SANITIZE)
   add_test(NAME python.package
-    COMMAND ${with_device} ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/python/tests/run.py
-            --build ${PROJECT_BINARY_DIR} --work ${PROJECT_BINARY_DIR}/tests/python --config $<CONFIG>
-            --cmake ${CMAKE_COMMAND} --cxx ${CMAKE_CXX_COMPILER} --launcher "${CMAKE_CXX_COMPILER_LAUNCHER}"
-            --prefix-path "${CMAKE_PREFIX_PATH};${Kokkos_ROOT}")
+    COMMAND ${with_device} ${Python3_EXECUTABLE} ${PROJECT_SOURCE_DIR}/python/tests/run.py ${KEELSON_PYTHON_ARGUMENTS})
   set_tests_properties(python.package PROPERTIES
     TIMEOUT 2400 PROCESSORS 2 SKIP_RETURN_CODE 77 ENVIRONMENT "${test_environment}")
 endif()

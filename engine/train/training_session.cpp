@@ -152,6 +152,7 @@ void TrainingSession::exchange_parameters(std::int64_t step) {
 
 void TrainingSession::finish_input() {
   if (!ranks_.waits()) network_->input.finish();
+  batch_ = nullptr;
 }
 
 void TrainingSession::make_equal() {
@@ -165,7 +166,7 @@ void TrainingSession::make_equal() {
 std::string TrainingSession::first_non_finite() {
   if (ranks_.waits()) return "";
   Executor& executor = this->executor();
-  const bool batch_is_there = !parameters_.context().device().is_asynchronous();
+  const bool batch_is_there = batch_ != nullptr && !parameters_.context().device().is_asynchronous();
   const auto find = [&](std::int64_t m) {
     return executor.first_non_finite(batch_is_there
                                          ? batch_->micro_batch(m, executor.plan().options().micro_batch_size())

@@ -36,14 +36,16 @@ from ._engine import version as __version__
 from . import data, nets
 from ._callback import Callback
 from ._ensemble import Ensemble
+from ._estimators import KeelsonClassifier, KeelsonRegressor, fit
 from ._predictor import Predictor
+from ._progress import History, Progress
 from ._search import FoundNetwork, SearchResult, search
 
 __all__ = [
     "Callback", "Checkpoint", "Communicator", "Context", "Ensemble", "Epoch", "Error", "Evaluation", "FoundNetwork",
-    "Graph", "Inference", "InputError", "Init", "OutOfMemory", "Parameters", "Plan", "Predictor", "RanksLost", "RunState",
-    "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends", "data", "evaluate", "export_onnx", "layers",
-    "metrics", "nets", "optim", "search", "world"]
+    "Graph", "History", "Inference", "InputError", "Init", "KeelsonClassifier", "KeelsonRegressor", "OutOfMemory", "Parameters",
+    "Plan", "Predictor", "Progress", "RanksLost", "RunState", "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends",
+    "data", "evaluate", "export_onnx", "fit", "layers", "metrics", "nets", "optim", "search", "world"]
 
 _sys.modules[__name__ + ".layers"] = layers
 _sys.modules[__name__ + ".metrics"] = metrics

@@ -1,5 +1,6 @@
 """The examples run and print the expected text."""
 
+import json
 import pathlib
 import re
 import subprocess
@@ -23,6 +24,17 @@ def test_it_runs(alone, tmp_path, words, expected):
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
     assert re.search(expected, done.stdout), done.stdout
+
+
+def test_the_tutorial(alone, tmp_path):
+    """A notebook from a table to an ONNX file, in less than 40 lines."""
+    pytest.importorskip("onnxruntime")
+    cells = json.loads((EXAMPLES / "tutorial.ipynb").read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert len([line for line in code.splitlines() if line.strip()]) < 40
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    assert done.returncode == 0, done.stdout
+    assert re.search(r"accuracy on new rows: (0\.9\d+|1\.000) ", done.stdout) and "ONNX agrees: True" in done.stdout, done.stdout
 
 
 def test_all_are_run_and_cosmoflow_is_short():
