@@ -56,11 +56,11 @@ def main():
     print("# Python API {#python_api}\n")
     package = pathlib.Path(sys.argv[1]) if len(sys.argv) == 2 else None
     if not package or not package.is_dir():
-        print("This page is made from the Python package, which has not been built: `./dev test -R python`, then `./dev docs`.")
+        print("This page is made from the Python package, which has not been built: `./dev python`, then `./dev docs`.")
         return
     print("[The guide](../../docs/python.md) shows how to use it; `help(keelson.Trainer)` shows the same text as this page.\n")
     for module in MODULES:
-        own = ("_search", "_predictor", "_ensemble", "_errors", "_callback") if not module else (module,)
+        own = ("_estimators", "_search", "_predictor", "_ensemble", "_progress", "_errors", "_callback") if not module else (module,)
         files = [package / f"{name}.py" for name in own]
         files += [package / "_engine" / f"{module or '__init__'}.pyi"]
         prefix = f"keelson.{module}." if module else "keelson."
