@@ -52,6 +52,7 @@ std::vector<std::string> network_names() {
 }
 
 void declare_data(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::data);
   app::declare_files(o, v);
   v.option_without_default(
        "--stats", o.stats,
@@ -130,6 +131,7 @@ const app::Recipes& recipes() {
 }
 
 void declare(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::network);
   app::declare_recipe(o, v, recipes());
   declare_network(o, v);
   v.option("--loss", o.loss,
@@ -140,6 +142,7 @@ void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_precision(o, v, "convolutions' operands");
   declare_data(o, v);
   app::declare(o, v);
+  const auto training = v.in(app::OptionGroup::training);
   v.flag("--schedule-by-steps", o.schedule_by_steps,
          "--decay, --warmup-epochs and --schedule-epochs count steps instead of epochs")
       .stored();

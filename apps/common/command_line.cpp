@@ -4,6 +4,7 @@
 
 #include "apps/common/app.hpp"
 #include "apps/common/config_file.hpp"
+#include "apps/common/help_formatter.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/common/suggest.hpp"
 #include "engine/base/atomic_file.hpp"
@@ -73,6 +74,7 @@ struct CommandLine::Impl {
 CommandLine::CommandLine(const AppInfo& info) : impl_(std::make_unique<Impl>()) {
   impl_->info = info;
   CLI::App& root = impl_->root;
+  root.formatter(std::make_shared<HelpFormatter>());
   root.name(info.name);
   root.description(info.description);
   root.set_help_flag("-h,--help", "Show this help and exit");

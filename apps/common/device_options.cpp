@@ -11,6 +11,7 @@
 namespace keelson::app {
 
 void declare(DeviceOptions& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option("--device", o.device, "Compute on cpu or cuda; auto: the device for which this build is made", "DEVICE")
       .stored();
   v.option("--memory-limit", o.memory_limit,

@@ -10,6 +10,7 @@
 namespace keelson::app {
 
 void declare(RequestedExchange& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   constexpr double most = 1024;
   v.option("--bucket-mb", o.bucket_mb,
            "MiB of gradients that ranks exchange at once, beside the backward pass; 0: the size that is fastest when "

@@ -10,6 +10,7 @@
 namespace keelson::app {
 
 void declare_threads(LoaderThreads& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option("--loader-threads", o.count,
            "Threads per rank that decode samples; auto: 1, or with a GPU the rank's cores but one, at most 8, and more "
            "while steps wait for decoding",
@@ -29,6 +30,7 @@ void declare_threads(LoaderThreads& o, Subcommand& v) {
 }
 
 void declare_prefetch(LoaderThreads& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option("--prefetch", o.prefetch, "Batches decoded ahead; auto: 2, or as many as keep all threads busy", "N")
       .non_negative()
       .zero_as("auto")
@@ -46,6 +48,7 @@ void declare_prefetch(LoaderThreads& o, Subcommand& v) {
 }
 
 void declare(CacheOptions& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option(
        "--cache-memory", o.memory,
        "Memory in which each rank keeps a part of the training data, e.g. 8G, and of the validation data in what is "

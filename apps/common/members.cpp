@@ -290,6 +290,7 @@ class MembersJob {
 }  // namespace
 
 void declare(MemberOptions& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::ensemble);
   v.option(
        "--members", o.members,
        "Train an ensemble of so many networks that differ in their seeds, in folders of --out; groups of ranks train "

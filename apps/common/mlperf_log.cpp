@@ -81,6 +81,7 @@ void MlperfLines::write(Event event, const std::string& key, const Json& value, 
 double as_written(float value) { return std::stod(fmt::format("{}", value)); }
 
 void declare(MlperfOptions& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::mlperf);
   v.option_without_default(
        "--mlperf-log", o.file,
        "Write the log lines of MLPerf HPC's rules into this file, for MLCommons' compliance checker", "FILE")

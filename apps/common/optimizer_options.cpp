@@ -107,6 +107,7 @@ void read_settings(Optimizer& optimizer, const OptimizerOptions& o) {
 }  // namespace
 
 void declare(OptimizerOptions& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::training);
   v.option("--batch", o.batch, "Samples per rank and step", "SAMPLES").positive().stored();
   v.option("--global-batch", o.global_batch,
            "Samples per step of all ranks together, instead of --batch; 0: --batch x ranks", "SAMPLES")

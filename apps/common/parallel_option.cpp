@@ -21,6 +21,7 @@ ProcessGrid::Extents RequestedReplica::extents() const {
 }
 
 void declare(RequestedGrid& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option("--parallel", o.parallel,
            "How ranks share the work: data, each has samples of its own; a process grid, such as \"data 4 x space 2\"; "
            "auto: the grid that is fastest here and fits the memory, measured at the start. auto divides the samples "
@@ -31,6 +32,7 @@ void declare(RequestedGrid& o, Subcommand& v) {
 }
 
 void declare(RequestedReplica& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option(
        "--spatial", o.spatial,
        "Parts into which each sample is cut along its first spatial dimension, one for each of so many neighbouring "

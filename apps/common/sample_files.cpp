@@ -22,6 +22,7 @@ std::string find_split(const std::string& folder, const std::vector<std::string>
 }  // namespace
 
 void declare_files(SampleFiles& files, Subcommand& v) {
+  const auto group = v.in(OptionGroup::data);
   v.option_without_default("--train", files.train, "Training data: file, folder or pattern", "PATH")
       .stored()
       .differs_between_ranks();
@@ -37,12 +38,14 @@ void declare_files(SampleFiles& files, Subcommand& v) {
 }
 
 void declare_training_folder(std::string& data, Subcommand& v) {
+  const auto group = v.in(OptionGroup::data);
   v.option_without_default("--data", data, "Folder with train/ and validation/ in it", "DIR")
       .not_stored()
       .differs_between_ranks();
 }
 
 void declare_held_out_data(std::string& data, Subcommand& v) {
+  const auto group = v.in(OptionGroup::data);
   v.option_without_default("--data", data,
                            "Data: a folder (its test/ or validation/ if it has one), file or pattern; default: "
                            "the run's validation data",

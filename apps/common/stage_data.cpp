@@ -115,6 +115,7 @@ ExitCode stage(const StageRequest& o, const StagedKind& kind, Launch& launch) {
 }  // namespace
 
 void declare(StageRequest& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::data);
   v.option_without_default("--stage", o.target,
                            "Copy the data to this folder first, on each node's own disk or on a burst buffer, and read "
                            "them there; complete copies in it are kept",

@@ -34,6 +34,28 @@ bool is_list(const Option::Destination& target) {
 
 }  // namespace
 
+const char* heading(OptionGroup group) {
+  switch (group) {
+    case OptionGroup::options:
+      return "OPTIONS";
+    case OptionGroup::data:
+      return "DATA";
+    case OptionGroup::network:
+      return "NETWORK";
+    case OptionGroup::training:
+      return "TRAINING";
+    case OptionGroup::run:
+      return "RUN";
+    case OptionGroup::ensemble:
+      return "ENSEMBLE";
+    case OptionGroup::machine:
+      return "MACHINE";
+    case OptionGroup::mlperf:
+      return "MLPERF";
+  }
+  return "";
+}
+
 Config dashed(const Config& config) {
   Config all;
   for (const auto& [name, value] : config) all["--" + name] = value;
@@ -60,6 +82,7 @@ Option& Subcommand::add(const std::string& names, Option::Destination target, co
   if (is_list(target)) made.option_->expected(1, CLI::detail::expected_max_vector_size)->allow_extra_args();
   made.option_->type_name(unit.empty() ? default_unit(target) : unit);
   if (shows_default) made.option_->default_str(made.text());
+  made.option_->group(heading(group_));
   return made;
 }
 
@@ -69,6 +92,7 @@ Option& Subcommand::flag(const std::string& name, bool& target, const std::strin
   const std::string off = "--no-" + made.name_;
   made.option_ = app_->add_flag(target ? "!" + off + "," + name : name + ",!" + off, target, help)
                      ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+  made.option_->group(heading(group_));
   return made;
 }
 

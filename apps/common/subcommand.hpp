@@ -16,6 +16,11 @@ using Config = std::map<std::string, std::string>;  ///< option name without das
 /// The same with the names as the user gives them: "lr" becomes "--lr".
 Config dashed(const Config& config);
 
+/// The parts of --help, in the order in which --help shows them.
+enum class OptionGroup { options, data, network, training, run, ensemble, machine, mlperf };
+/// The heading of a group: "Data".
+const char* heading(OptionGroup group);
+
 /// One subcommand of a program (`keelson-x train`) and its options:
 ///
 ///   subcommand.option("--lr", o.lr, "Learning rate after warm-up", "RATE").positive().stored();
@@ -29,6 +34,23 @@ class Subcommand {
   ~Subcommand();
   Subcommand(const Subcommand&) = delete;
   Subcommand& operator=(const Subcommand&) = delete;
+
+  /// While it is alive, new options are in a group of --help.
+  class [[nodiscard]] InGroup {
+   public:
+    InGroup(Subcommand& subcommand, OptionGroup group) : subcommand_(subcommand), outer_(subcommand.group_) {
+      subcommand.group_ = group;
+    }
+    ~InGroup() { subcommand_.group_ = outer_; }
+    InGroup(const InGroup&) = delete;
+    InGroup& operator=(const InGroup&) = delete;
+
+   private:
+    Subcommand& subcommand_;
+    OptionGroup outer_;
+  };
+  /// The options that are declared until the result is destroyed are in this group of --help.
+  InGroup in(OptionGroup group) { return {*this, group}; }
 
   /// `names`: long names in kebab-case, "--size,--subcube". `unit` stands for the value in --help ("SECONDS", "DIR");
   /// by default the type does. --help shows the present value of `target` as the default.
@@ -89,6 +111,7 @@ class Subcommand {
 
   std::unique_ptr<CLI::App> own_;
   CLI::App* app_;
+  OptionGroup group_ = OptionGroup::options;  ///< of the next option
   std::deque<Option> options_;
   std::vector<const std::vector<std::string>*> positional_;
   std::map<std::string, std::string> replaced_by_;

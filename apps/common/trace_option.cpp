@@ -7,6 +7,7 @@
 namespace keelson::app {
 
 void declare(TraceOption& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::machine);
   v.option_without_default("--trace", o.file,
                            "Write a trace of all ranks to one JSON file, which https://ui.perfetto.dev opens", "FILE")
       .output()

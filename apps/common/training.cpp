@@ -185,6 +185,7 @@ ExitCode exit_code(StopReason reason) {
 }  // namespace
 
 void declare(TrainingOptions& o, Subcommand& v) {
+  const auto group = v.in(OptionGroup::run);
   o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR")
                       .not_stored()
                       .differs_between_ranks();
@@ -226,6 +227,7 @@ void declare(TrainingOptions& o, Subcommand& v) {
            "STEPS")
       .non_negative()
       .not_stored();
+  const auto machine = v.in(OptionGroup::machine);
   declare(o.device, v);
   declare_threads(o.loader, v);
   declare_prefetch(o.loader, v);

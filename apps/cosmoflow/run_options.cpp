@@ -7,6 +7,7 @@ namespace keelson::cosmoflow {
 namespace {
 
 void declare_data(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::data);
   app::declare_files(o, v);
   v.option("--normalise", o.normalise,
            "How x is normalised: log(x + 1), division by the sample's mean, or not; auto: as published")
@@ -82,6 +83,7 @@ const app::Recipes& recipes() {
 }
 
 void declare(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::network);
   app::declare_recipe(o, v, recipes());
   v.option("--net", o.net, "Network of MLPerf HPC or of the SC18 paper")
       .one_of({"mlperf", "paper"})
@@ -98,6 +100,7 @@ void declare(RunOptions& o, app::Subcommand& v) {
   app::declare_precision(o, v, "convolutions' and dense layers' operands");
   declare_data(o, v);
   app::declare(o, v);
+  const auto training = v.in(app::OptionGroup::training);
   v.option("--l2", o.l2,
            "L2 term on the weights of dense1 and dense2, as TensorFlow's l2(x) (gradient 2 x w; the loss shown is "
            "without it)",

@@ -90,6 +90,7 @@ void define_train(app::CommandLine& line) {
   app::declare_training_folder(o->data, v);
   app::declare(o->stage, v);
   app::declare(o->training.mlperf, v);
+  const auto group = v.in(app::OptionGroup::data);
   v.flag("--check-data", o->check_data, "Read floating-point data once before training, to refuse NaN and infinity")
       .not_stored();
 }

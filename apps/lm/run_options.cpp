@@ -51,6 +51,7 @@ void declare_network(RunOptions& o, app::Subcommand& v) {
 }
 
 void declare_data(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::data);
   declare_text_options(v, o.text);
   for (const char* name : {"train", "validation"}) v.find(name).comma_separated().stored().same_for_members();
   for (const char* name : {"data", "test"}) v.find(name).not_stored();
@@ -87,6 +88,7 @@ const app::Recipes& recipes() {
 }
 
 void declare(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::network);
   app::declare_recipe(
       o, v, recipes(),
       "Hyper-parameters: small, medium, large as published for the Penn Treebank (Zaremba et al. 2014), "
@@ -94,6 +96,7 @@ void declare(RunOptions& o, app::Subcommand& v) {
   declare_network(o, v);
   declare_data(o, v);
   app::declare(o, v);
+  const auto training = v.in(app::OptionGroup::training);
   v.option("--target-perplexity", o.target_perplexity, "Stop when the validation perplexity is at most this; 0: never")
       .non_negative()
       .stored();

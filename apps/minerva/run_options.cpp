@@ -67,6 +67,7 @@ const app::Recipes& recipes() {
 }
 
 void declare(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::network);
   app::declare_recipe(o, v, recipes(),
                       "Hyper-parameters: epsilon, epsilon-2017 and evolved as published, demo for `keelson-minerva "
                       "generate`; options that you also give win");
@@ -76,6 +77,8 @@ void declare(RunOptions& o, app::Subcommand& v) {
       .same_for_members();
   v.option("--width", o.width, "Factor for the numbers of filters and units", "X").between(0.02, 8).stored();
   v.option("--dropout", o.dropout, "Probability that a feature is dropped in training").between(0.0, 0.99).stored();
+  app::declare_precision(o, v, "convolutions' and dense layers' operands");
+  const auto data = v.in(app::OptionGroup::data);
   v.option("--target", o.target, "What is found: the plane or target of the vertex, or its segment of the detector")
       .one_of({"planecode", "segment"})
       .stored()
@@ -94,9 +97,9 @@ void declare(RunOptions& o, app::Subcommand& v) {
       .one_of({"log1p", "none"})
       .stored()
       .same_for_members();
-  app::declare_precision(o, v, "convolutions' and dense layers' operands");
   app::declare_files(o, v);
   app::declare(o, v);
+  const auto training = v.in(app::OptionGroup::training);
   v.option("--target-accuracy", o.target_accuracy, "Stop when the validation accuracy is at least this; 0: never")
       .between(0, 1)
       .stored();

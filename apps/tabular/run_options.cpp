@@ -21,6 +21,7 @@ void declare_network(RunOptions& o, app::Subcommand& v) {
 }
 
 void declare_data(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::data);
   DataOptions& d = o.data;
   v.option_without_default("--train", d.train, "Training rows, instead of those in --data", "PATH")
       .stored()
@@ -109,12 +110,14 @@ const app::Recipes& recipes() {
 }
 
 void declare(RunOptions& o, app::Subcommand& v) {
+  const auto group = v.in(app::OptionGroup::network);
   app::declare_recipe(o, v, recipes(),
                       "Hyper-parameters: higgs as published (Baldi et al. 2014), higgs-demo for `keelson-tabular "
                       "generate`; options that you also give win");
   declare_network(o, v);
   declare_data(o, v);
   app::declare(o, v);
+  const auto training = v.in(app::OptionGroup::training);
   v.option("--judge", o.judge, "Which epoch is the best: auto: by accuracy of classes, by MAE of numbers")
       .one_of({"auto", "accuracy", "auc", "loss"})
       .stored()

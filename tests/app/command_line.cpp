@@ -30,10 +30,15 @@ class CommandLineTest : public ::testing::Test {
     CommandLine line({"keelson-x", "Does x."});
     o_ = {};
     Subcommand& train = line.subcommand("train", "Trains", [](Launch&) { return ExitCode::done; });
-    train.option("--batch", o_.batch, "Samples per step", "SAMPLES").positive();
-    train.option("--learning-rate", o_.rate, "Step size");
+    {
+      const auto group = train.in(OptionGroup::training);
+      train.option("--batch", o_.batch, "Samples per step", "SAMPLES").positive();
+      train.option("--learning-rate", o_.rate, "Step size");
+      const auto inner = train.in(OptionGroup::data);
+    }
     train.flag("--augment", o_.augment, "Turn the cubes");
     train.flag("--shuffle", o_.shuffle, "Keep the order of the files");
+    const auto group = train.in(OptionGroup::data);
     train.option_without_default("--data", o_.data, "Folders", "DIR");
     Subcommand& evaluate = line.subcommand("evaluate", "Evaluates", [](Launch&) { return ExitCode::done; });
     evaluate.option_without_default("--output", o_.output, "Result", "FILE").required();
@@ -92,6 +97,19 @@ TEST_F(CommandLineTest, ShowsHelpWithDefaultsAndUnits) {
     EXPECT_TRUE(contains(request.text, "[" + value + "]") || contains(request.text, "=" + value)) << request.text;
   EXPECT_EQ(parse({"--version"}).text, "keelson-x " KEELSON_VERSION "\n");
   EXPECT_EQ(parse({"train", "--version"}).text, "keelson-x " KEELSON_VERSION "\n");
+}
+
+TEST_F(CommandLineTest, HelpHasGroupsInAFixedOrder) {
+  const std::string text = parse({"train", "--help"}).text;
+  std::size_t at = 0;
+  for (const char* part : {"Trains", "keelson-x train", "OPTIONS:", "--config", "--shuffle", "DATA:", "--data",
+                           "TRAINING:", "--batch", "--learning-rate"}) {
+    const std::size_t found = text.find(part, at);
+    ASSERT_NE(found, std::string::npos) << part << " is not where it should be in\n" << text;
+    at = found;
+  }
+  EXPECT_FALSE(contains(text, "{false}")) << text;
+  EXPECT_FALSE(contains(text, "NETWORK")) << "a group without options";
 }
 
 TEST_F(CommandLineTest, RefusesWithOneHelpfulMessage) {
