@@ -209,7 +209,7 @@ def sizes(parameters):
 def compare(name, task, options):
     print(f"{name}: {len(task.splits[0][0])} samples, {task.epochs} epochs, margin {MARGIN[name]}")
     rows = []
-    for seed in range(1, options.seeds + 1):
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
         log = print if options.verbose else None
         whole = trained(task, seed, {}, task.epochs, log=log)
         shrinking = trained(task, seed, {}, task.epochs, options.apoptosis, log)
@@ -236,6 +236,7 @@ def main():
     parser.add_argument("--tokens", type=int, default=120000, help="of the text's beginning")
     parser.add_argument("--apoptosis", default="normal")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--verbose", action="store_true")
     options = parser.parse_args()
     for name in options.tasks.split(","):
