@@ -52,15 +52,16 @@ StackedRun::~StackedRun() {
   if (writer_.joinable()) writer_.join();
 }
 
-void StackedRun::check(const TrainingOptions& o, const TrainerOptions& t, bool apoptosis,
+void StackedRun::check(const TrainingOptions& o, const TrainerOptions& t, bool apoptosis, bool grows,
                        const std::string& precision) {
-  const std::array<std::pair<bool, const char*>, 9> others{{
+  const std::array<std::pair<bool, const char*>, 10> others{{
       {t.max_steps >= 0, "--max-steps"},
       {o.checkpoint_steps > 0, "--checkpoint-steps"},
       {t.micro_batches > 1, "--micro-batches"},
       {t.sync.kind != SyncMode::Kind::synchronous, "--sync"},
       {t.prune.enabled(), "--prune-samples"},
       {apoptosis, "--apoptosis"},
+      {grows, "--grow"},
       {o.recompute, "--recompute"},
       {o.exchange.reproducible, "--reproducible"},
       {o.cache.memory != 0 || o.cache.disk != 0, "--cache-memory and --cache-disk"},

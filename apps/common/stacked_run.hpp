@@ -32,7 +32,8 @@ class StackedRun {
   StackedRun(const StackedRun&) = delete;
 
   /// Throws InputError for options that members of a stack cannot have.
-  static void check(const TrainingOptions& o, const TrainerOptions& t, bool apoptosis, const std::string& precision);
+  static void check(const TrainingOptions& o, const TrainerOptions& t, bool apoptosis, bool grows,
+                    const std::string& precision);
   /// The device of all members; the first call opens it.
   const DeviceSession& open(const DeviceOptions& o, Launch& launch);
 

@@ -378,7 +378,7 @@ ExitCode TrainingRun::train_in_stack(const TrainingTask& task, TrainerOptions t)
 
 ExitCode TrainingRun::train(const TrainingTask& task, TrainerOptions t) const {
   if (!growth_) return train_network(task, task.graph, std::move(t));
-  const Graph narrow = starting_network_of(task.graph);
+  const Graph narrow = starting_network(task.graph, *growth_, "'" + blueprint_path_ + "'");
   TrainingTask starting{narrow,         task.training, task.validation, task.in_memory,
                         task.precision, task.title,    task.options};
   starting.targets = task.targets;

@@ -113,6 +113,9 @@ class StackedMembers(LmCase):
         for option in (["--max-steps", 3], ["--checkpoint-steps", 3], ["--recompute"], ["--apoptosis", "normal"],
                        ["--reproducible"], ["--micro-batches", 2]):
             self.refused(*together, *option, says=f"{option[0]} with --stack: .* leave one of them out")
+        blueprint = self.beside("blueprint.toml")
+        blueprint.write_text('epochs = [1]\n[widths]\n"*" = "2x"\n')
+        self.refused(*together, "--grow", blueprint, says="--grow with --stack: .* leave one of them out")
         self.refused(*together, "--precision", "fp16", says="--precision fp16 with --stack: expected fp32 or bf16")
 
 
