@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "engine/base/ranks.hpp"
@@ -22,6 +23,13 @@ std::int64_t last_change(const RunState& state) {
   if (found == state.observed.end() || found->second.empty()) return 0;
   const double last = found->second.back();  // of a file, which may hold any number
   return last >= 0 && last <= static_cast<double>(state.epoch) ? static_cast<std::int64_t>(last) : state.epoch;
+}
+
+/// Where there was no validation: checkpoints hold finite numbers.
+constexpr double no_metric = std::numeric_limits<double>::max();
+
+double best_metric_of(const RunState& state) {
+  return state.best_epoch >= 0 && std::isfinite(state.best_metric) ? state.best_metric : no_metric;
 }
 
 /// Sum and number of squares.
@@ -89,8 +97,9 @@ double grown_rate(GrownRate rule, const Schedule& schedule, std::int64_t epochs,
 
 /// What RunState::observed[growth_entry] says.
 struct Growth::Record {
-  std::int64_t events = 0;                                    ///< not undone
-  std::int64_t pending_epoch = -1, pending = 0, undone = -1;  ///< as at growth_entry
+  std::int64_t events = 0;                       ///< not undone
+  std::int64_t pending_epoch = -1, pending = 0;  ///< as at growth_entry
+  double best = no_metric;
   std::vector<std::int64_t> tried;
 
   explicit Record(const RunState& state) {
@@ -101,12 +110,13 @@ struct Growth::Record {
     events = all[0];
     pending_epoch = std::min(all[1], state.epoch);
     pending = all[2];
-    undone = all[3];
+    best = found->second[3];
     tried.assign(all.begin() + 4, all.end());
   }
   std::map<std::string, std::vector<double>> entry() const {
     std::vector<double> all;
-    for (const auto v : {events, pending_epoch, pending, undone}) all.push_back(static_cast<double>(v));
+    for (const auto v : {events, pending_epoch, pending}) all.push_back(static_cast<double>(v));
+    all.push_back(best);
     all.insert(all.end(), tried.begin(), tried.end());
     return {{growth_entry, all}};
   }
@@ -138,9 +148,46 @@ struct Growth::Network {
 Growth::Growth(const GrowthOptions& options, const Task& task)
     : options_(options), task_(task), ranges_(std::make_shared<detail::GrowthRanges>(task_.graph, options_)) {}
 
-bool Growth::is_due(const RunState& state) const {
+/// Whether a validation since the last event or undo was better by the threshold.
+bool Growth::gained(const RunState& state, const Record& record) const {
+  if (record.best == no_metric) return state.best_epoch >= 0;
+  const double gain = task_.higher_is_better ? state.best_metric - record.best : record.best - state.best_metric;
+  return gain > options_.threshold * std::abs(record.best);
+}
+
+bool Growth::is_slow(const RunState& state) const {
+  const auto found = state.observed.find(step_ms_entry);
+  return options_.milliseconds > 0 && found != state.observed.end() && !found->second.empty() &&
+         found->second[0] > options_.milliseconds;
+}
+
+/// After an undo the next layer does not wait.
+bool Growth::is_due(const RunState& state, const Record& record) const {
+  if (is_slow(state) || (options_.events > 0 && record.events >= options_.events)) return false;
   if (!options_.epochs.empty()) return std::ranges::find(options_.epochs, state.epoch) != options_.epochs.end();
-  return state.epoch - std::max({std::int64_t{0}, state.best_epoch, last_change(state)}) >= options_.patience;
+  return !record.tried.empty() ||
+         state.epoch - std::max({std::int64_t{0}, state.best_epoch, last_change(state)}) >= options_.patience;
+}
+
+std::optional<NetworkChange> Growth::end_trial(const RunState& state, Record& record) const {
+  const std::int64_t since = record.pending_epoch;
+  const bool better = gained(state, record), slow = is_slow(state);
+  if (!better && state.epoch - since < options_.undo) return std::nullopt;
+  record.pending_epoch = -1;
+  NetworkChange end;
+  end.kind = better && !slow ? NetworkChange::Kind::keep : NetworkChange::Kind::undo;
+  if (end.kind == NetworkChange::Kind::keep) {
+    record.tried.clear();
+  } else {
+    record.tried.push_back(record.pending);
+    record.best = best_metric_of(state);
+    --record.events;
+    end.text = better ? fmt::format("growth undone: a step takes {:.3g} ms, more than {:.3g}",
+                                    state.observed.at(step_ms_entry)[0], options_.milliseconds)
+                      : fmt::format("growth undone: no validation was better since epoch {}", since);
+  }
+  end.observed = record.entry();
+  return end;
 }
 
 /// Those that make layers wider come first.
@@ -272,25 +319,9 @@ NetworkChange Growth::grow(const Network& network, const Candidate& candidate) {
 std::optional<NetworkChange> Growth::operator()(const RunState& state, const Parameters& parameters) {
   event_.reset();
   Record record(state);
-  if (record.pending_epoch >= 0) {
-    const std::int64_t since = std::exchange(record.pending_epoch, -1);
-    const bool better = state.best_epoch > since;
-    if (!better && state.epoch - since < options_.undo) return std::nullopt;
-    NetworkChange end;
-    end.kind = better ? NetworkChange::Kind::keep : NetworkChange::Kind::undo;
-    if (better) {
-      record.tried.clear();
-    } else {
-      record.tried.push_back(record.pending);
-      record.undone = state.epoch;
-      --record.events;
-      end.text = fmt::format("growth undone: no validation was better since epoch {}", since);
-    }
-    end.observed = record.entry();
-    return end;
-  }
-  if (!is_due(state) || (options_.events > 0 && record.events >= options_.events)) return std::nullopt;
-  if (state.best_epoch > record.undone) record.tried.clear();
+  if (record.pending_epoch >= 0) return end_trial(state, record);
+  if (gained(state, record)) record.tried.clear();
+  if (!is_due(state, record)) return std::nullopt;
   const Graph graph = with_topology(task_.graph, Topology::parse(state.topology));
   Parameters whole(graph, parameters.context(), parameters.seed());
   Network network{graph, unit_groups(graph), {}, whole};
@@ -322,6 +353,7 @@ std::optional<NetworkChange> Growth::operator()(const RunState& state, const Par
   }
   NetworkChange change = grow(network, all[best]);
   ++record.events;
+  record.best = best_metric_of(state);
   if (options_.epochs.empty() && options_.undo > 0) {
     change.may_be_undone = true;
     record.pending_epoch = state.epoch;

@@ -62,12 +62,18 @@ struct GrowthOptions {
   double factor = 1.5;                     ///< of a layer's units, in one event; one unit more at least
   std::int64_t patience = 3;               ///< an event comes after so many validations without a better one
   std::vector<std::int64_t> epochs;        ///< not empty: after these epochs instead
-  /// If after so many epochs no validation was better, an event is undone, and another layer grows; 0: never. Without
-  /// `epochs` alone.
+  /// If after so many epochs no validation was better by `threshold`, an event is undone, and another layer grows; 0:
+  /// never. Without `epochs` alone.
   std::int64_t undo = 1;
+  /// By how much a validation has to be better than the best one before an event, relative to that, for the event to
+  /// stay (as ReduceLROnPlateau of PyTorch has it).
+  double threshold = 1e-4;
   std::int64_t events = 0;  ///< the most events, without those that were undone; 0: no limit
   /// The most parameters: `units`, or `times` those of the program's network. No layer grows beyond. None: no limit.
   std::optional<LayerWidth> parameters;
+  /// The most milliseconds of a step, by the entry step_ms_entry; 0: no limit. There is no event after an epoch whose
+  /// steps took longer, and an event that may be undone is undone if steps take longer at the end of its trial.
+  double milliseconds = 0;
   /// The layer whose new outgoing weights have the largest gradients grows; false: all layers grow in each event.
   /// Layers get copies when none can become wider.
   bool one_layer = true;
@@ -99,9 +105,10 @@ struct GrowthEvent {
 /// when no layer can become wider, the layer whose copy has the largest gradients. Rank 0 takes these gradients. Events
 /// are a function of run state, parameters and data.
 ///
-/// Without GrowthOptions::epochs, an event that did not help is undone (NetworkChange::Kind::undo): parameters, moments
-/// and network are those of before, while epochs, steps and learning rate go on. The next layer then grows at once,
-/// until none is left; all may grow again after a better validation.
+/// Without GrowthOptions::epochs, an event that did not help, or made steps too slow, is undone
+/// (NetworkChange::Kind::undo): parameters, moments and network are those of before, while epochs, steps and learning
+/// rate go on. The next layer then grows at once, until none is left; all may grow again after a validation that is
+/// better by GrowthOptions::threshold.
 class Growth {
  public:
   /// What the events need of the training.
@@ -112,6 +119,7 @@ class Growth {
     std::uint64_t seed = 0;                 ///< of the choice of the probe
     Precision precision = Precision::fp32;  ///< as in PlanOptions; fp32 is taken for fp16, whose gradients are scaled
     LoaderThreads threads = {};             ///< that decode samples
+    bool higher_is_better = false;          ///< of validations: Metric::higher_is_better()
   };
   /// All references must outlive this. Throws InputError as starting_network().
   Growth(const GrowthOptions& options, const Task& task);
@@ -125,7 +133,11 @@ class Growth {
   struct Record;
   struct Candidate;
   struct Network;
-  bool is_due(const RunState& state) const;
+  bool is_due(const RunState& state, const Record& record) const;
+  bool gained(const RunState& state, const Record& record) const;
+  bool is_slow(const RunState& state) const;
+  /// Ends the trial of the last event, if it is over.
+  std::optional<NetworkChange> end_trial(const RunState& state, Record& record) const;
   std::vector<Candidate> candidates(const Network& network) const;
   Graph larger(const Network& network, const Candidate& candidate) const;
   std::vector<double> gradients(const Network& network, const std::vector<Candidate>& candidates,
@@ -142,8 +154,9 @@ class Growth {
 };
 
 /// The entry of RunState::observed in which Growth keeps its events: how many were not undone; of an event that may be
-/// undone the finished epochs, else -1, and its number among the layers that could grow; the finished epochs at the
-/// last undo, or -1; the numbers of the layers of which events were undone since the network last became larger.
+/// undone the finished epochs, else -1, and its number among the layers that could grow; RunState::best_metric at the
+/// last event or undo, or the largest number if there was no validation; the numbers of the layers of which events were
+/// undone since the network last became larger.
 inline constexpr const char* growth_entry = "growth";
 
 /// The learning rate of the next step of a training of so many epochs, for TrainerOptions::learning_rate.

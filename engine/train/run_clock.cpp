@@ -12,6 +12,7 @@ void RunClock::begin(const RunState& state) {
 
 void RunClock::begin_epoch() {
   epoch_ = {};
+  epoch_steps_.clear();
   epoch_wall_ = 0;
   epoch_samples_ = 0;
 }
@@ -20,8 +21,17 @@ void RunClock::add_step(const TimeSplit& parts, double wall, std::int64_t sample
   epoch_ += parts;
   run_ += parts;
   waits_.add(parts.exchange);
+  epoch_steps_.push_back(wall);
   epoch_wall_ += wall;
   epoch_samples_ += samples;
+}
+
+double RunClock::median_step() const {
+  if (epoch_steps_.empty()) return 0;
+  auto sorted = epoch_steps_;
+  const auto middle = sorted.begin() + std::ssize(sorted) / 2;
+  std::nth_element(sorted.begin(), middle, sorted.end());
+  return *middle;
 }
 
 RunTimes RunClock::gather(const RunState& state, Communicator& ranks) const {

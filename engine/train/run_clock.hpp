@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "engine/train/checkpoint/run_state.hpp"
 #include "engine/train/records.hpp"
@@ -45,6 +46,7 @@ class RunClock {
   const TimeSplit& epoch() const { return epoch_; }                      ///< parts of the epoch's steps
   /// Samples per second in the steps of the epoch, all ranks together; 0 without steps.
   double epoch_rate() const { return epoch_wall_ > 0 ? static_cast<double>(epoch_samples_) / epoch_wall_ : 0; }
+  double median_step() const;  ///< seconds of the epoch's steps, wall; 0 without steps
   /// Where the time since begin() went. On rank 0 of all ranks, elsewhere empty. Collective.
   RunTimes gather(const RunState& state, Communicator& ranks) const;
 
@@ -53,6 +55,7 @@ class RunClock {
   double seconds_before_ = 0;
   std::int64_t steps_before_ = 0;
   TimeSplit epoch_, run_;
+  std::vector<double> epoch_steps_;                                         ///< seconds of each
   double epoch_wall_ = 0, validation_ = 0, checkpoints_ = 0, changes_ = 0;  ///< seconds
   std::int64_t epoch_samples_ = 0;
   WaitSplit waits_;

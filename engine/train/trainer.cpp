@@ -383,6 +383,7 @@ EpochRecord Trainer::end_epoch() {
   record.learning_rate = last_rate_;
   record.rate = clock_.epoch_rate() * units(1);
   record.seconds = clock_.epoch();
+  if (options_.change_network) note_step_time();
   begin_next_epoch();
   checkpoints_.mark_changed();  // a checkpoint of before does not know of the validation
   state_.seconds = clock_.seconds();

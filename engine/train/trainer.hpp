@@ -215,6 +215,7 @@ class Trainer {
 
   // Networks that change, and resuming.
   void ask_for_change();  ///< TrainerOptions::change_network, when an epoch begins
+  void note_step_time();  ///< step_ms_entry of the epoch that ends
   void apply(NetworkChange change);
   void remember_network();  ///< for an undo: RunState::before
   void restore_network();   ///< the one of RunState::before

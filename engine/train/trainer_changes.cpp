@@ -190,6 +190,14 @@ void Trainer::ask_for_change() {
   clock_.add_change(watch.seconds());
 }
 
+void Trainer::note_step_time() {
+  double milliseconds = 1e3 * clock_.median_step();
+  retry_until_agreed({"the time of a step", [&] {
+                        if (communicator_) communicator_->broadcast(&milliseconds, sizeof milliseconds, 0);
+                      }});
+  state_.observed[step_ms_entry] = {milliseconds};
+}
+
 void Trainer::apply(NetworkChange change) {
   for (auto& [name, values] : change.observed) state_.observed[name] = std::move(values);
   auto& changes = state_.observed[network_changes_entry];

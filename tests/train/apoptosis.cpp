@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/support/contexts.hpp"
+#include "tests/train/resumed.hpp"
 #include "tests/train/support.hpp"
 
 /// Networks that lose units while they train.
@@ -179,20 +180,7 @@ TEST(ApoptosisTraining, ContinuesBitForBit) {
   EXPECT_LT(widths.at("dense1"), 20);
   EXPECT_EQ(widths.at("dense3"), 2);
   EXPECT_LT(whole.recorder.losses.back(), whole.recorder.losses.front());
-  for (const std::int64_t step : {3, 5, 12, 15, 28}) {
-    SCOPED_TRACE(step);
-    const Folder folder;
-    auto first = o;
-    first.checkpoints.folder = folder.path();
-    first.max_steps = step;
-    Training a(wide_network(), first, where);
-    a.go();
-    Training b(wide_network(), o, where);
-    b.trainer.resume(find_checkpoint(folder.path(), false));
-    b.go();
-    EXPECT_EQ(b.trainer.state().topology, whole.trainer.state().topology);
-    EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
-  }
+  expect_same_when_resumed(wide_network, o, where, whole, {3, 5, 12, 15, 28});
 }
 
 TEST(ApoptosisOptions, HaveNames) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "tests/support/contexts.hpp"
+#include "tests/train/resumed.hpp"
 #include "tests/train/support.hpp"
 
 /// Networks that gain units while they train.
@@ -47,11 +48,34 @@ class GrowthTest : public ::testing::Test {
         [&] { starting_network(graph_, {.widths = std::move(widths), .parameters = parameters}); });
   }
 
+  /// What becomes of the network of options_ before the epoch of state_.
+  std::optional<NetworkChange> next() {
+    Growth growth(options_, task_);
+    auto change = growth(state_, parameters_);
+    last_ = growth.last_event();
+    if (change)
+      for (const auto& [name, values] : change->observed) state_.observed[name] = values;
+    return change;
+  }
+  /// The epoch that is done has the best validation.
+  void validate(double metric) {
+    state_.best_metric = metric;
+    state_.best_epoch = state_.epoch;
+  }
+
   Context& context_ = context(network_contexts().back());
   Graph graph_ = narrow_network();
   Parameters parameters_{graph_, context_, 3};
   CubeDataset data_{40};
   Growth::Task task_{.graph = graph_, .training = data_, .seed = 5};
+  RunState state_ = [this] {
+    RunState s = state_after(graph_, 2, 0);
+    s.best_metric = 0.5;
+    return s;
+  }();
+  GrowthOptions options_{
+      .widths = {{"dense1", {.most = {.units = 8}}}, {"dense2", {.most = {.units = 8}}}}, .patience = 2, .undo = 2};
+  std::optional<GrowthEvent> last_;
   GrowthOptions all_{.widths = {{"*", {.most = {.times = 2}}}}, .one_layer = false};
 };
 
@@ -204,18 +228,7 @@ TEST_F(GrowthTest, LayersGetCopies) {
 
 /// The layers in turn, as long as no validation is better.
 TEST_F(GrowthTest, UndoesWhatDidNotHelp) {
-  GrowthOptions options{.widths = {{"dense1", {.most = {.units = 8}}}, {"dense2", {.most = {.units = 8}}}},
-                        .depth = {{"conv1", {.most = 1}}},
-                        .patience = 2,
-                        .undo = 2};
-  Growth growth(options, task_);
-  RunState state = state_after(graph_, 2);
-  const auto next = [&] {
-    auto change = growth(state, parameters_);
-    if (change)
-      for (const auto& [name, values] : change->observed) state.observed[name] = values;
-    return change;
-  };
+  options_.depth = {{"conv1", {.most = 1}}};
   std::vector<std::string> grown;
   for (int event = 0; event < 3; ++event) {
     SCOPED_TRACE(event);
@@ -223,29 +236,100 @@ TEST_F(GrowthTest, UndoesWhatDidNotHelp) {
     ASSERT_TRUE(change);
     EXPECT_TRUE(change->may_be_undone);
     EXPECT_EQ(change->kind, NetworkChange::Kind::replace);
-    const auto& e = *growth.last_event();
+    const auto& e = *last_;
     grown.push_back(e.units.empty() ? e.copies.begin()->first : e.units.begin()->first);
-    ++state.epoch;
+    ++state_.epoch;
     EXPECT_FALSE(next()) << "it has two epochs";
-    ++state.epoch;
+    ++state_.epoch;
     const auto undo = next();
     ASSERT_TRUE(undo);
     EXPECT_EQ(undo->kind, NetworkChange::Kind::undo);
-    EXPECT_EQ(undo->text, fmt::format("growth undone: no validation was better since epoch {}", state.epoch - 2));
+    EXPECT_EQ(undo->text, fmt::format("growth undone: no validation was better since epoch {}", state_.epoch - 2));
   }
   std::ranges::sort(grown.begin(), grown.begin() + 2);
   EXPECT_EQ(grown, (std::vector<std::string>{"dense1", "dense2", "conv1"}));
   EXPECT_FALSE(next()) << "none is left";
-  state.epoch += 5;
+  state_.epoch += 5;
   EXPECT_FALSE(next());
-  state.best_epoch = state.epoch;
-  state.epoch += 2;
+  validate(0.4);
+  state_.epoch += 2;
   ASSERT_TRUE(next()) << "after a better validation all may grow again";
-  state.best_epoch = state.epoch += 1;
+  ++state_.epoch;
+  validate(0.3);
   const auto keep = next();
   ASSERT_TRUE(keep);
   EXPECT_EQ(keep->kind, NetworkChange::Kind::keep);
-  EXPECT_EQ(state.observed.at(growth_entry), (std::vector<double>{1, -1, 0, 8}));
+  EXPECT_EQ(state_.observed.at(growth_entry), (std::vector<double>{1, -1, 0, 0.4}));
+}
+
+/// An improvement below the threshold is none, whichever way the metric goes.
+TEST_F(GrowthTest, RoundingIsNoImprovement) {
+  for (const double sign : {1.0, -1.0}) {
+    task_.higher_is_better = sign < 0;
+    for (const double gain : {0.9e-4, 1.1e-4}) {
+      SCOPED_TRACE(fmt::format("{} {}", sign, gain));
+      state_ = state_after(graph_, 2, 0);
+      state_.best_metric = sign * 0.5;
+      ASSERT_TRUE(next());
+      ++state_.epoch;
+      validate(sign * 0.5 * (1 - gain));
+      const auto first = next();
+      EXPECT_EQ(first.has_value(), gain > 1e-4);
+      ++state_.epoch;
+      if (first) {
+        EXPECT_EQ(first->kind, NetworkChange::Kind::keep);
+        EXPECT_FALSE(next()) << "it waits for validations that are not better";
+        continue;
+      }
+      const auto undo = next();
+      ASSERT_TRUE(undo);
+      EXPECT_EQ(undo->kind, NetworkChange::Kind::undo);
+      const auto again = next();
+      ASSERT_TRUE(again) << "the next layer, at once";
+      EXPECT_EQ(again->kind, NetworkChange::Kind::replace);
+    }
+  }
+}
+
+/// A checkpoint has no infinite numbers.
+TEST_F(GrowthTest, NeedsNoValidation) {
+  options_.epochs = {2};
+  state_ = state_after(graph_, 2, -1);
+  ASSERT_TRUE(next());
+  for (const double number : state_.observed.at(growth_entry)) EXPECT_TRUE(std::isfinite(number));
+}
+
+/// All ranks know the same times.
+TEST_F(GrowthTest, EndsWhereStepsAreSlow) {
+  options_.milliseconds = 20;
+  const auto takes = [&](double ms) { state_.observed[step_ms_entry] = {ms}; };
+  takes(20.1);
+  EXPECT_FALSE(next()) << "steps are too slow already";
+  takes(19.9);
+  ASSERT_TRUE(next());
+  ++state_.epoch;
+  validate(0.4);
+  takes(22.5);
+  const auto undo = next();
+  ASSERT_TRUE(undo) << "although the validation was better";
+  EXPECT_EQ(undo->kind, NetworkChange::Kind::undo);
+  EXPECT_EQ(undo->text, "growth undone: a step takes 22.5 ms, more than 20");
+  EXPECT_FALSE(next()) << "the time is that of the network of before";
+  ++state_.epoch;
+  takes(18);
+  ASSERT_TRUE(next()) << "another layer";
+  ++state_.epoch;
+  validate(0.3);
+  const auto keep = next();
+  ASSERT_TRUE(keep);
+  EXPECT_EQ(keep->kind, NetworkChange::Kind::keep);
+  options_.milliseconds = 0;
+  options_.epochs = {2};
+  state_ = state_after(graph_, 2);
+  takes(1e9);
+  EXPECT_TRUE(next()) << "no budget";
+  options_.milliseconds = 20;
+  EXPECT_FALSE(next());
 }
 
 TEST_F(GrowthTest, Refusals) {
@@ -310,20 +394,7 @@ TEST(GrowthTraining, ContinuesBitForBit) {
     EXPECT_GE(added, 6);
     EXPECT_EQ(last.at("dense3"), 2);
     EXPECT_LT(whole.recorder.losses.back(), whole.recorder.losses.front());
-    for (const std::int64_t step : {3, 5, 15, 17, 28}) {
-      SCOPED_TRACE(step);
-      const Folder folder;
-      auto cut = o;
-      cut.checkpoints.folder = folder.path();
-      cut.max_steps = step;
-      Training a(narrow_network(), cut, where);
-      a.go();
-      Training b(narrow_network(), o, where);
-      b.trainer.resume(find_checkpoint(folder.path(), false));
-      b.go();
-      EXPECT_EQ(b.trainer.state().topology, whole.trainer.state().topology);
-      EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
-    }
+    expect_same_when_resumed(narrow_network, o, where, whole, {3, 5, 15, 17, 28});
   }
 }
 
@@ -391,22 +462,7 @@ TEST(GrowthUndone, ContinuesBitForBit) {
   whole.trainer.run({&changes});
   EXPECT_GT(changes.undone, 0);
   EXPECT_GT(std::ssize(changes.texts), 2 * changes.undone) << "some events stay";
-  for (std::int64_t step = 8; step < 60; step += 6) {
-    SCOPED_TRACE(step);
-    const Folder folder;
-    auto cut = o;
-    cut.checkpoints.folder = folder.path();
-    cut.max_steps = step;
-    Training a(narrow_network(), cut, where);
-    a.go();
-    Training b(narrow_network(), o, where);
-    b.trainer.resume(find_checkpoint(folder.path(), false));
-    EXPECT_EQ(b.trainer.state().before == nullptr, a.trainer.state().before == nullptr);
-    b.go();
-    EXPECT_EQ(b.trainer.state().topology, whole.trainer.state().topology);
-    EXPECT_EQ(b.trainer.state().observed, whole.trainer.state().observed);
-    EXPECT_EQ(everything(b.parameters), everything(whole.parameters));
-  }
+  expect_same_when_resumed(narrow_network, o, where, whole, {8, 14, 20, 26, 32, 38, 44, 50, 56});
 }
 
 }  // namespace

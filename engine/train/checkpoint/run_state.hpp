@@ -77,14 +77,18 @@ struct RunState {
   std::string topology;
 
   /// Values that observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
-  /// "target_sum". The checkpoint stores them in attributes of these names. The trainer itself has the entry
-  /// network_changes_entry.
+  /// "target_sum". The checkpoint stores them in attributes of these names. The trainer itself has the entries
+  /// network_changes_entry and step_ms_entry.
   std::map<std::string, std::vector<double>> observed;
 };
 
 /// The entry of RunState::observed with the number of finished epochs at each change of the network
 /// (TrainerOptions::change_network) that was not undone, in order; not there before the first change.
 inline constexpr const char* network_changes_entry = "network_changes";
+
+/// The entry of RunState::observed with the median milliseconds of a step in the last epoch, those of the first rank,
+/// on all ranks; there after the first epoch of a training with TrainerOptions::change_network.
+inline constexpr const char* step_ms_entry = "step_ms";
 
 std::int64_t samples_of_epoch(const RunState& state);  ///< of the epoch under way, of all ranks together
 /// Steps of the epoch under way. In an epoch that more ranks have begun, their steps and those of the ranks that are
