@@ -4,6 +4,7 @@ and exported."""
 import json
 import os
 import re
+import time
 import unittest
 
 from lm_support import LmCase
@@ -122,6 +123,39 @@ class GrowthOnRanks(UniversesCase):
                 for name, value in last.items():
                     if name != "texts/blueprint":
                         self.assertEqual(value.tobytes(), again[name].tobytes(), name)
+
+    @needs_h5py
+    def test_killed_around_an_undo_and_resumed(self):
+        """Killed within the trial of an event, which the resumed run then undoes, and after its undo, within the next."""
+        blueprint = self.write("blueprint.toml", 'patience = 1\nundo = 2\n[widths]\n"*" = ["0.0625x", "0.0625x"]\n'
+                                                 'conv1 = [2, 3]\n[depth]\nconv4 = 1\n')
+        arguments = ["--data", self.data, "--epochs", 8, "--batch", 4, "--reproducible", "--optimizer", "adam", "--lr", 1,
+                     "--keep", 100, "--grow", blueprint]
+        whole = self.folder / "whole"
+        self.succeed("train", "--out", whole, *arguments)
+        expected = changes(whole)
+        self.assertEqual([r["epoch"] for r in expected], [2, 4, 4, 6])
+        steps = [r["step"] for r in expected]
+        for trial, first, end in ((0, steps[0] + 2, steps[1]), (1, steps[2] + 2, steps[3])):
+            with self.subTest(trial):
+                for _ in range(10):  # until a kill comes before the undo
+                    out = self.folder / f"killed{trial}"
+                    run = self.program.start("train", "--out", out, *arguments, "--overwrite")
+                    checkpoint = out / "checkpoints" / f"step-{first:010}.h5"
+                    while run.poll() is None and not checkpoint.exists():
+                        time.sleep(0.002)
+                    run.kill()
+                    run.communicate()
+                    last = int(newest(out).stem.split("-")[1])
+                    if first <= last <= end:
+                        break
+                self.assertTrue(first <= last <= end, last)
+                self.assertIn("before/parameters/conv1/weights", arrays(newest(out)))
+                self.succeed("train", "--resume", out)
+                self.assertEqual([(r["epoch"], r["text"]) for r in changes(out)], [(r["epoch"], r["text"]) for r in expected])
+                again = arrays(newest(out))
+                for name, value in arrays(newest(whole)).items():
+                    self.assertEqual(value.tobytes(), again[name].tobytes(), name)
 
     @needs_h5py
     def test_deeper_networks_are_used(self):
