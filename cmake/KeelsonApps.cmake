@@ -33,7 +33,9 @@ function(keelson_app_data target)
 endfunction()
 
 set(json $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
-keelson_app_data(keelson_app_base FILES common/folder_lock common/report/svg_plot common/report/report_style LINK ${json})
+keelson_app_data(keelson_app_base
+  FILES common/blueprint common/folder_lock common/suggest common/toml_file common/report/svg_plot common/report/report_style
+  LINK ${json} $<BUILD_INTERFACE:CLI11::CLI11>)
 keelson_app_data(keelson_cosmoflow_data cosmoflow/data)
 keelson_app_data(keelson_cosmoflow_universe cosmoflow/universe LINK FFTW3::double FFTW3::float)
 keelson_app_data(keelson_lm_data lm/text lm/source)

@@ -366,7 +366,7 @@ void TrainingRun::choose_the_grid(const TrainingTask& task, Context& context, Co
 }
 
 ExitCode TrainingRun::train_in_stack(const TrainingTask& task, TrainerOptions t) const {
-  StackedRun::check(options_, t, apoptosis_.has_value(), task.precision);
+  StackedRun::check(options_, t, apoptosis_.has_value(), growth_.has_value(), task.precision);
   StackedRun& stack = *launch_.member->stack;
   const DeviceSession& session = stack.open(options_.device, launch_);
   t.precision = choose_precision(task.precision, task.graph, *session.context, {.batch = t.batch});

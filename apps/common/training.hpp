@@ -109,8 +109,6 @@ class TrainingRun {
             const Recipes& recipes) const;
   /// The text of the blueprint of --grow: a resumed run has that of its checkpoint, unless another file is given.
   std::string blueprint(const std::string& path) const;
-  /// The network that --grow begins with, from the program's.
-  Graph starting_network_of(const Graph& whole) const;
   /// As train(); `whole`: the program's network, of which `task` may have a narrower one (--grow).
   ExitCode train_network(const TrainingTask& task, const Graph& whole, TrainerOptions t) const;
   /// Lets the network change as --apoptosis or --grow say. `whole` and `training` must outlive the run.

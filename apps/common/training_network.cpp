@@ -1,5 +1,5 @@
 #include "apps/common/blueprint.hpp"
-#include "apps/common/config_file.hpp"
+#include "apps/common/toml_file.hpp"
 #include "apps/common/training.hpp"
 
 /// Networks that change while they train: --apoptosis, --grow.
@@ -15,14 +15,6 @@ std::string TrainingRun::blueprint(const std::string& path) const {
   return read_toml(path, "--grow");
 }
 
-Graph TrainingRun::starting_network_of(const Graph& whole) const {
-  try {
-    return starting_network(whole, *growth_);
-  } catch (const InputError& e) {
-    refuse("'{}': {}", blueprint_path_, e.what());
-  }
-}
-
 void TrainingRun::let_network_change(const TrainingTask& task, const Graph& whole, const Dataset& training,
                                      Communicator& world, TrainerOptions& t) const {
   if (apoptosis_)
@@ -34,20 +26,7 @@ void TrainingRun::let_network_change(const TrainingTask& task, const Graph& whol
                                                .seed = t.seed,
                                                .precision = t.precision,
                                                .threads = t.threads});
-  if (!growth_) return;
-  if (growth_->epochs.empty() && !task.validation)
-    refuse(
-        "--grow without validation data: the network grows when validations no longer become better. Give validation "
-        "data, or epochs in the blueprint");
-  t.change_network = Growth(*growth_, {.graph = whole,
-                                       .training = training,
-                                       .ranks = &world,
-                                       .seed = t.seed,
-                                       .precision = t.precision,
-                                       .threads = t.threads});
-  t.learning_rate = [rule = growth_->rate, schedule = t.schedule, epochs = t.epochs](const RunState& state) {
-    return grown_rate(rule, schedule, epochs, state);
-  };
+  if (growth_) let_grow(t, *growth_, whole, {training, task.validation, &world});
 }
 
 }  // namespace keelson::app

@@ -23,7 +23,8 @@ class Callback:
         """Called after a checkpoint was written to this path. `best`: best.h5 is now this checkpoint."""
 
     def on_network_change(self, trainer, text):
-        """Called after the network has lost units (apoptosis), which `text` says, before its next step."""
+        """Called after the network has lost or gained units or layers (apoptosis, growth), which `text` says, before its
+        next step."""
 
     def on_stop(self, trainer, reason):
         """Called at the end of training."""

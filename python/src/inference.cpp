@@ -87,7 +87,9 @@ class Inference final : public Closable {
   Executor& get() const {  ///< called in a turn
     if (!executor_) fail("this inference was closed");
     if (network_ != parameters_->network)
-      refuse("the network has lost units since this inference was made. Make another one of the same parameters");
+      refuse(
+          "the network has lost or gained units or layers since this inference was made. Make another one of the same "
+          "parameters");
     return *executor_;
   }
   /// The arrays in the order of the inputs. Throws InputError for arrays that do not fit.

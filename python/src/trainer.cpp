@@ -6,6 +6,7 @@
 
 #include <variant>
 
+#include "apps/common/blueprint.hpp"
 #include "casters.hpp"
 #include "engine/optim/optimizers.hpp"
 #include "readers.hpp"
@@ -36,7 +37,8 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
                std::int64_t checkpoint_epochs, std::int64_t checkpoint_steps, const std::vector<nb::object>& callbacks,
                int loader_threads, int prefetch, const std::map<std::string, std::string>& config,
                std::map<std::string, std::string> texts, const std::pair<std::string, std::int64_t>& unit,
-               const std::string& prune_samples, std::optional<double> prune_ratio, const std::string& apoptosis) {
+               const std::string& prune_samples, std::optional<double> prune_ratio, const std::string& apoptosis,
+               nb::handle grow) {
   auto training = dataset_of(training_data), validation = dataset_of(validation_data);
   if (!training) refuse("training is None. Expected a data set, or arrays by name: {{'x': images, 'y': targets}}");
   TrainerOptions o;
@@ -74,13 +76,21 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   if (reads_in_order(*training) || (validation && reads_in_order(*validation))) o.threads.count = 1;
   const auto* group = parameters->device->communicator();
   fit_to_reader(o, *training, validation.get(), group ? group->size() : 1);
+  NetworkChanges changes;
+  if (apoptosis != "off") changes.apoptosis = ApoptosisOptions::of(apoptosis);
+  changes.growth = blueprint_of(grow);
+  if (changes.apoptosis && changes.growth)
+    refuse("grow with apoptosis = '{}': one adds units, the other removes them. Leave one of them out", apoptosis);
+  o.config["apoptosis"] = apoptosis;
+  if (changes.growth) {
+    o.config["grow"] = changes.growth->path;
+    o.texts[app::blueprint_text] = changes.growth->text;
+  }
   o.config = stored_config(o, *parameters->network, config);
   auto observer = std::make_unique<Callbacks>(callbacks, self.h, *parameters);
   const nb::gil_scoped_release release;
-  std::optional<ApoptosisOptions> shrinking;
-  if (apoptosis != "off") shrinking = ApoptosisOptions::of(apoptosis);
-  new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), shrinking,
-                             observer);
+  new (self.p)
+      TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), changes, observer);
 }
 
 /// Called with the GIL.
@@ -176,7 +186,9 @@ void bind_trainer(nb::module_& m) {
       "prune_samples: which samples epochs leave out: 'none', 'infobatch', 'random', 'kakurenbo', 'forgetting' or\n"
       "'el2n'. prune_ratio: the part; None: 0.5 for infobatch, else 0.3.\n"
       "apoptosis: 'conservative', 'normal' or 'aggressive': the network loses units that contribute nothing while it\n"
-      "trains. Then `parameters` have other shapes, and inferences must be made anew.\n\n"
+      "trains. Then `parameters` have other shapes, and inferences must be made anew.\n"
+      "grow: the path of a blueprint, or a dict with its keys: the network gains units and layers while it trains. If\n"
+      "the blueprint makes it begin smaller than `parameters` are, these begin anew, from their seed.\n\n"
       "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
       "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
       .def("__init__", &construct, nb::arg("parameters"), nb::arg("training"), nb::arg("validation") = nb::none(),
@@ -192,7 +204,7 @@ void bind_trainer(nb::module_& m) {
            nb::arg("config") = std::map<std::string, std::string>(),
            nb::arg("texts") = std::map<std::string, std::string>(),
            nb::arg("unit") = std::pair<std::string, std::int64_t>("sample", 1), nb::arg("prune_samples") = "none",
-           nb::arg("prune_ratio") = nb::none(), nb::arg("apoptosis") = "off")
+           nb::arg("prune_ratio") = nb::none(), nb::arg("apoptosis") = "off", nb::arg("grow") = nb::none())
       .def(
           "run", [](TrainerObject& t) { return to_string(t.run()); }, Release(),
           "Trains to the end and returns the reason: 'all epochs done', 'step limit reached', 'target reached', 'time\n"

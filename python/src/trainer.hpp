@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "arrays.hpp"
+#include "blueprint.hpp"
 #include "data.hpp"
 #include "engine/train/apoptosis.hpp"
 #include "engine/train/trainer.hpp"
@@ -41,15 +42,21 @@ class Callbacks final : public TrainObserver {
   std::vector<nb::object> methods_[events];
 };
 
+/// How the network of a training changes.
+struct NetworkChanges {
+  std::optional<ApoptosisOptions> apoptosis;  ///< none: it keeps its units
+  std::optional<Blueprint> growth;            ///< none: it does not grow
+};
+
 /// A Trainer with the objects that it refers to. All functions except step() are called without the GIL. Only one call
 /// at a time trains. Meanwhile, other calls may read the trainer, and compute with its parameters, between two steps.
 class TrainerObject final : public Closable {
  public:
   /// Called without the GIL. Takes the callbacks over, unless it throws, since callbacks can only be destroyed with the
-  /// GIL. `apoptosis`: none for a network that keeps its units.
+  /// GIL.
   TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
-                std::shared_ptr<Dataset> validation, TrainerOptions options,
-                const std::optional<ApoptosisOptions>& apoptosis, std::unique_ptr<Callbacks>& callbacks);
+                std::shared_ptr<Dataset> validation, TrainerOptions options, const NetworkChanges& changes,
+                std::unique_ptr<Callbacks>& callbacks);
   ~TrainerObject() override;
   /// Waits for a running call to end. Throws Error if a callback of that call calls close().
   void close() override;
@@ -75,6 +82,8 @@ class TrainerObject final : public Closable {
   void resume(const std::string& path);
 
  private:
+  /// Makes the parameters those of this network, anew, until the guard ends without keep().
+  class NewParameters;
   /// The guard that each call that trains holds.
   class Call {
    public:
@@ -102,7 +111,8 @@ class TrainerObject final : public Closable {
   void* staged(std::size_t f, const HostArray& array, std::int64_t count);
 
   std::shared_ptr<NetworkParameters> parameters_;
-  std::shared_ptr<Network> whole_;  ///< before it loses units
+  std::shared_ptr<Network> whole_;  ///< as given
+  std::shared_ptr<Network> first_;  ///< with which the training begins
   Turns calls_;                     ///< taken before the parameters' turns
   std::shared_ptr<Dataset> training_, validation_;
   std::vector<std::shared_ptr<Metric>> metrics_;

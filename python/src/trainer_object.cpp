@@ -4,15 +4,39 @@
 #include <new>
 #include <utility>
 
+#include "apps/common/blueprint.hpp"
 #include "engine/base/error.hpp"
 #include "engine/grow/deepen.hpp"
 #include "trainer.hpp"
 
 namespace keelson::python {
 
+class TrainerObject::NewParameters {
+ public:
+  NewParameters(NetworkParameters& p, const Graph& graph)
+      : parameters_(p),
+        network_(p.network),
+        values_(std::exchange(p.values, Parameters(graph, p.device->get(), p.values.seed()))) {
+    p.follow(graph);
+  }
+  NewParameters(const NewParameters&) = delete;
+  ~NewParameters() {
+    if (kept_) return;
+    parameters_.network = network_;
+    parameters_.values = std::move(values_);
+  }
+  void keep() { kept_ = true; }
+
+ private:
+  NetworkParameters& parameters_;
+  std::shared_ptr<Network> network_;
+  Parameters values_;
+  bool kept_ = false;
+};
+
 TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
-                             std::shared_ptr<Dataset> validation, TrainerOptions options,
-                             const std::optional<ApoptosisOptions>& apoptosis, std::unique_ptr<Callbacks>& callbacks)
+                             std::shared_ptr<Dataset> validation, TrainerOptions options, const NetworkChanges& changes,
+                             std::unique_ptr<Callbacks>& callbacks)
     : Closable(Stage::work),
       parameters_(std::move(parameters)),
       whole_(parameters_->network),
@@ -24,17 +48,25 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
   const Call call(*this);
   options.interrupted = [this] { return interrupted(); };
   Communicator* const ranks = parameters_->device->communicator();
-  if (apoptosis)
-    options.change_network = Apoptosis(*apoptosis, {.graph = whole_->graph,
-                                                    .training = *training_,
-                                                    .ranks = ranks,
-                                                    .batch = options.batch,
-                                                    .epochs = options.epochs,
-                                                    .seed = options.seed,
-                                                    .precision = options.precision,
-                                                    .threads = options.threads});
-  trainer_ = std::make_unique<Trainer>(whole_->graph, parameters_->values, *training_, validation_.get(), ranks,
+  if (changes.apoptosis)
+    options.change_network = Apoptosis(*changes.apoptosis, {.graph = whole_->graph,
+                                                            .training = *training_,
+                                                            .ranks = ranks,
+                                                            .batch = options.batch,
+                                                            .epochs = options.epochs,
+                                                            .seed = options.seed,
+                                                            .precision = options.precision,
+                                                            .threads = options.threads});
+  std::optional<NewParameters> smaller;
+  if (changes.growth) {
+    const Graph first = app::starting_network(whole_->graph, changes.growth->options, changes.growth->where);
+    if (Topology(first).to_text() != Topology(whole_->graph).to_text()) smaller.emplace(*parameters_, first);
+    app::let_grow(options, changes.growth->options, whole_->graph, {*training_, validation_.get(), ranks});
+  }
+  first_ = parameters_->network;
+  trainer_ = std::make_unique<Trainer>(first_->graph, parameters_->values, *training_, validation_.get(), ranks,
                                        std::move(options));
+  if (smaller) smaller->keep();
   callbacks_ = std::move(callbacks);
   trainer_->observe({callbacks_.get()});
 }

@@ -22,6 +22,7 @@ layers = "all"
 rate = "lemon"
 probe = 16
 events = 5
+ms = 12.5
 parameters = "3x"
 
 [depth]
@@ -41,6 +42,7 @@ conv1 = 48
   EXPECT_EQ(o.rate, GrownRate::lemon);
   EXPECT_EQ(o.probe, 16);
   EXPECT_EQ(o.events, 5);
+  EXPECT_EQ(o.milliseconds, 12.5);
   ASSERT_TRUE(o.parameters);
   EXPECT_EQ(o.parameters->times, 3);
   ASSERT_EQ(o.depth.size(), 2U);
@@ -66,6 +68,8 @@ TEST(Blueprint, HasDefaults) {
   EXPECT_TRUE(o.one_layer);
   EXPECT_EQ(o.rate, GrownRate::schedule);
   EXPECT_EQ(o.undo, 1);
+  EXPECT_EQ(o.threshold, 1e-4);
+  EXPECT_EQ(o.milliseconds, 0);
   EXPECT_EQ(o.events, 0);
   EXPECT_FALSE(o.parameters);
   const auto undo = [](const std::string& value) {
@@ -94,7 +98,31 @@ TEST(Blueprint, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(refusal_of("[depth]\na = -1\n"), "'b.toml': a = -1: expected a whole number of 0 or more");
   EXPECT_EQ(refusal_of("parameters = 2.5\n"),
             "'b.toml': parameters = 2.5: expected a whole number, or a multiple as \"3x\"");
+  EXPECT_EQ(refusal_of("threshold = 1\n"), "'b.toml': threshold = 1: expected a number from 0, and below 1");
+  EXPECT_EQ(refusal_of("ms = 0\n"), "'b.toml': ms = 0: expected a number above 0");
+  EXPECT_EQ(refusal_of("widths = 3\n"),
+            "'b.toml': widths = 3: expected a section with a value for each layer, e.g. \"*\" = 2");
   EXPECT_EQ(refusal_of("undo = 0\n"), "'b.toml': undo = 0: expected a whole number of 1 or more");
+}
+
+/// Entries that are not from a file, and the text that checkpoints have of them.
+TEST(Blueprint, IsWrittenAsToml) {
+  const std::vector<TomlEntry> entries{{"widths", "block1.conv", {"0.5x", "1x"}},
+                                       {"", "epochs", {"1", "3"}},
+                                       {"widths", "*", {"64"}},
+                                       {"", "rate", {"lemon"}},
+                                       {"depth", "a \"b\" \\", {"2"}}};
+  const GrowthOptions o = blueprint_of(entries, "grow"), read = parse_blueprint(to_toml(entries), "b.toml");
+  for (const GrowthOptions& which : {o, read}) {
+    EXPECT_EQ(which.epochs, (std::vector<std::int64_t>{1, 3}));
+    EXPECT_EQ(which.rate, GrownRate::lemon);
+    ASSERT_EQ(which.widths.size(), 2U);
+    EXPECT_EQ(which.widths.at("block1.conv").least.times, 0.5);
+    EXPECT_EQ(which.widths.at("*").most.units, 64);
+    EXPECT_EQ(which.depth.at("a \"b\" \\").most, 2);
+  }
+  EXPECT_EQ(message_of<InputError>([] { blueprint_of({{"", "rate", {"fast"}}}, "grow"); }),
+            "grow: rate 'fast': expected schedule, lemon or net2net");
 }
 
 }  // namespace
