@@ -41,6 +41,14 @@ struct Blocks {
       stride[3 - spatial + i] = strides[2 + i];
     }
   }
+  /// Whether the elements of a row are contiguous: the channels of one element behind those of the element before.
+  bool has_dense_rows() const { return stride[2] == width; }
+  /// A row becomes one element with the channels of all its elements.
+  void join_row() {
+    width *= extent[2];
+    stride[2] = width;
+    extent[2] = 1;
+  }
   std::int64_t offset(std::int64_t n, std::int64_t b, std::int64_t z, std::int64_t y, std::int64_t x) const {
     return n * batch_stride + b * block_stride + z * stride[0] + y * stride[1] + x * stride[2];
   }
@@ -74,6 +82,16 @@ struct Axis {
   }
 };
 
+/// Where windows have one element along a row, their neighbours pool as further channels would: long loops also for few
+/// channels.
+void join_rows(const ops::PoolParams& p, Blocks& in, Blocks& out) {
+  const int row = p.kernel.rank() - 1;
+  if (p.kernel[row] != 1 || p.stride[row] != 1 || in.extent[2] != out.extent[2] || in.width != out.width) return;
+  if (!in.has_dense_rows() || !out.has_dense_rows()) return;
+  in.join_row();
+  out.join_row();
+}
+
 std::array<Axis, 3> make_axes(const ops::PoolParams& p, const Blocks& in, const Blocks& out) {
   if (p.kernel.elements() > 256) decline("more than 256 elements in a window");
   std::array<Axis, 3> axes;
@@ -95,8 +113,9 @@ class MaxPool final : public ops::Pool {
         dst_(d.dst.with(to_layout(dst, d.dst.shape))),
         training_(d.training),
         in_(src),
-        out_(dst),
-        axes_(make_axes(d.params, in_, out_)) {
+        out_(dst) {
+    join_rows(d.params, in_, out_);
+    axes_ = make_axes(d.params, in_, out_);
     if (in_.width != out_.width || in_.blocks != out_.blocks) decline("src and dst arrange channels differently");
   }
 

@@ -50,6 +50,8 @@ std::vector<PoolCase> pool_cases() {
        {},
        {}},
       {"one_dim", "1-D", {2, 3, 11}, {3}, {2}, {1}, {0}},
+      {"columns_2d", "windows of one column, 12 channels", {2, 12, 7, 5}, {2, 1}, {2, 1}, {}, {}},
+      {"overlapping_columns_2d", "the same, overlapping, with padding", {2, 3, 8, 5}, {3, 1}, {2, 1}, {1, 0}, {1, 0}},
   };
   std::vector<PoolCase> cases;
   for (const auto& g : geometries) {
