@@ -5,6 +5,7 @@
 #include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/matmul/skinny_gemm.hpp"
+#include "backends/kokkos/winograd/row_winograd.hpp"
 #include "backends/kokkos/winograd/winograd.hpp"
 #include "engine/ops/candidates.hpp"
 
@@ -27,6 +28,11 @@ std::string not_channels_last(const ConvDesc& d) {
 Expected<Conv> make_direct(const ConvDesc& d, Verb) {
   if (auto why = not_channels_last(d); !why.empty()) return why;
   return make(d);
+}
+
+Expected<Conv> make_row_winograd(const ConvDesc& d, Verb v) {
+  if (auto why = not_channels_last(d); !why.empty()) return why;
+  return make_row_winograd_conv(d, v);
 }
 
 /// For the gradient of the weights, sums of outer products are faster than oneDNN's kernels that work on blocked
@@ -81,6 +87,7 @@ void add_candidates(OpFactory& factory) {
       {"winograd, tiles of 4", conv(Winograd<4>::conv), Winograd<4>::prefer_conv},
       {"winograd, tiles of 3", conv(Winograd<3>::conv), Winograd<3>::prefer_conv},
       {"winograd, tiles of 2", conv(Winograd<2>::conv), Winograd<2>::prefer_conv},
+      {"winograd, along rows", conv(make_row_winograd)},
       {"direct", conv(make_direct), prefer_outer_products},
   });
   const auto pooled = [](auto make) { return found_by<ConvMaxPoolForwardDesc>(make); };

@@ -35,9 +35,9 @@ bool slow_gradient_of_weights(const ops::ConvDesc& d, const ops::Conv& conv) {
          d.src.dtype == DType::f32 && conv.name(ops::Verb::backward_weights).find("gemm") != std::string::npos;
 }
 
-/// Without AVX-512, oneDNN (3.12) has no forward kernel for images of one to three channels unless the number of filters
-/// is a multiple of 8: it multiplies plain matrices ("gemm") at 1 to 2 GFLOP/s (100 x 1 x 127 x 50, 12 filters of 8 x 3,
-/// Zen 3). A max pooling behind it then reads plain tensors, at a tenth of the speed.
+/// Without AVX-512, oneDNN (3.12) has no forward kernel for images of one to three channels unless the number of
+/// filters is a multiple of 8: it multiplies plain matrices ("gemm") at 1 to 2 GFLOP/s (100 x 1 x 127 x 50, 12 filters
+/// of 8 x 3, Zen 3). A max pooling behind it then reads plain tensors, at a tenth of the speed.
 bool slow_forward(const ops::ConvDesc& d, const ops::Conv& conv) {
   constexpr std::int64_t few = 3;
   return d.src.shape.rank() == 4 && d.src.shape[1] <= few && d.src.dtype == DType::f32 &&

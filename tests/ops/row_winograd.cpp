@@ -1,0 +1,126 @@
+#include "backends/kokkos/winograd/row_winograd.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tests/ops/op_test.hpp"
+
+namespace keelson::testing {
+namespace {
+
+using ops::Role;
+using ops::Verb;
+
+struct RowWinogradCase {
+  std::string name, about;
+  Shape src;
+  std::int64_t filters;
+  Shape kernel, pad_begin, pad_end;
+  ops::EltwiseParams activation = {};
+  bool bias = true;
+
+  Shape weights() const { return {filters, src[1], kernel[0], kernel[1]}; }
+  ops::ConvParams params() const { return {kernel, {1, 1}, {1, 1}, pad_begin, pad_end, 1, bias, activation}; }
+  Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
+  ops::ConvDesc desc(const Layout& weights_layout) const {
+    ops::ConvDesc d;
+    d.params = params();
+    d.src = {src, DType::f32, Layout::channels_last(src)};
+    d.weights = {weights(), DType::f32, weights_layout};
+    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
+    return d;
+  }
+};
+
+std::vector<RowWinogradCase> row_winograd_cases() {
+  const Shape none{0, 0};
+  const ops::EltwiseParams relu{ops::EltwiseKind::relu}, leaky{ops::EltwiseKind::leaky_relu, 0.3f};
+  return {
+      {"first", "MINERvA's first layer", {2, 1, 30, 18}, 12, {8, 3}, none, none, relu},
+      {"first_of_views", "the same with 5 taps along a row", {3, 1, 20, 17}, 12, {8, 5}, none, none, relu},
+      {"second", "12 to 20 channels", {2, 12, 15, 14}, 20, {7, 3}, none, none, relu},
+      {"third", "20 to 28 channels", {2, 20, 13, 10}, 28, {6, 3}, none, none, relu},
+      {"fourth", "28 to 36 channels, many blocks of rows", {3, 28, 70, 9}, 36, {6, 3}, none, none, relu},
+      {"padded", "unequal padding", {2, 9, 7, 8}, 11, {2, 5}, {1, 4}, {0, 2}, leaky},
+      {"fours", "4 taps along a row, no bias", {1, 17, 9, 11}, 5, {1, 4}, {0, 1}, {0, 3}, {}, false},
+      {"square", "a square kernel, channels that do not fill vectors", {2, 6, 9, 10}, 13, {3, 3}, {1, 1}, {1, 1}},
+      {"tiny", "less than a tile", {1, 3, 3, 3}, 2, {3, 3}, none, none},
+  };
+}
+
+class RowWinogradTest : public CaseTest<RowWinogradCase> {
+ protected:
+  struct Operands {
+    Array x, w, dy, b;
+  };
+  Operands operands() const {
+    return {oracle::random_uniform(c().src, "src"), oracle::random_uniform(c().weights(), "weights", -0.5, 0.5),
+            oracle::random_uniform(c().dst(), "diff_dst"),
+            c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array()};
+  }
+  std::unique_ptr<ops::Conv> make(const ops::ConvDesc& d, Verb v) {
+    auto made = kokkos::make_row_winograd_conv(d, v);
+    EXPECT_TRUE(made.primitive) << made.unsupported_reason;
+    return std::move(made.primitive);
+  }
+};
+
+TEST_P(RowWinogradTest, EqualsTheDefinition) {
+  if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  const Operands o = operands();
+  for (const auto& layout : {Layout::channels_last(c().weights()), Layout::plain(c().weights())}) {
+    const auto d = c().desc(layout);
+    const auto bias = o.b.empty() ? Tensor() : put(ctx(), o.b, Layout::plain(o.b.shape));
+    for (const Verb v : {Verb::forward, Verb::backward_data, Verb::backward_weights}) {
+      SCOPED_TRACE(to_string(v));
+      const auto op = make(d, v);
+      ASSERT_TRUE(op);
+      const auto extra = scratch(ctx(), op->scratch_bytes(v));
+      if (v == Verb::forward) {
+        const auto dst = destination(ctx(), c().dst(), op->layout(v, Role::dst));
+        op->forward({put(ctx(), o.x, d.src.layout), put(ctx(), o.w, layout), bias, dst, extra});
+        EXPECT_TRUE(close(get(ctx(), dst), oracle::conv_forward(o.x, o.w, o.b, c().params()), "dst", {1e-5, 1e-5}));
+      } else if (v == Verb::backward_data) {
+        const auto dx = destination(ctx(), c().src, op->layout(v, Role::diff_src));
+        op->backward_data({put(ctx(), o.dy, d.dst.layout), put(ctx(), o.w, layout), dx, extra});
+        const Array want = oracle::conv_backward_data(o.dy, o.w, c().src, c().params());
+        EXPECT_TRUE(close(get(ctx(), dx), want, "diff_src", {1e-5, 1e-5}));
+      } else {
+        const auto dw = destination(ctx(), c().weights(), op->layout(v, Role::diff_weights));
+        const auto db = c().bias ? destination(ctx(), o.b.shape, Layout::plain(o.b.shape)) : Tensor();
+        op->backward_weights({put(ctx(), o.x, d.src.layout), put(ctx(), o.dy, d.dst.layout), dw, db, extra});
+        const Array want = oracle::conv_backward_weights(o.x, o.dy, c().weights(), c().params());
+        EXPECT_TRUE(close(get(ctx(), dw), want, "diff_weights", {1e-5, 1e-5}));
+        if (db) check(db, oracle::backward_bias(o.dy), "diff_bias");
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(RowWinograd, RowWinogradTest, ::testing::ValuesIn([] {
+                           std::vector<OnContext<RowWinogradCase>> all;
+                           for (const auto& c : row_winograd_cases()) all.push_back({c, "kokkos"});
+                           return all;
+                         }()),
+                         CaseName());
+
+TEST(RowWinograd, SaysWhatItDoesNotTake) {
+  if (!context("kokkos").device().has_small_caches()) GTEST_SKIP() << "for CPUs";
+  const Shape src{1, 8, 12, 12}, none{0, 0};
+  const auto reason = [&](const RowWinogradCase& c, bool exact = false) {
+    auto d = c.desc(Layout::channels_last(c.weights()));
+    d.exact = exact;
+    return kokkos::make_row_winograd_conv(d, Verb::forward).unsupported_reason;
+  };
+  const RowWinogradCase fit{"", "", src, 12, {8, 3}, none, none};
+  auto wide = fit, square = fit;
+  wide.kernel = {3, 7};
+  square.kernel = {3, 3}, square.filters = 32;
+  EXPECT_EQ(reason(fit), "");
+  EXPECT_NE(reason(fit, true).find("exact"), std::string::npos);
+  EXPECT_NE(reason(wide).find("the kernel is"), std::string::npos);
+  EXPECT_NE(reason(square).find("in two dims"), std::string::npos) << reason(square);
+}
+
+}  // namespace
+}  // namespace keelson::testing
