@@ -46,6 +46,7 @@ def main():
     parser.add_argument("--batch", type=int, default=100)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--steps", type=int, default=20, help="timed steps (default: %(default)s)")
+    parser.add_argument("--warmup", type=int, default=5, help="steps before these (default: %(default)s)")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
@@ -69,14 +70,16 @@ def main():
         loss.backward()
         optimizer.step()
 
-    times = []
-    for number in range(o.steps + 5):
-        begin = time.perf_counter()
+    times, used = [], []
+    for number in range(o.warmup + o.steps):
+        begin, begin_used = time.perf_counter(), time.process_time()
         step()
-        if number >= 5:
+        if number >= o.warmup:
             times.append(time.perf_counter() - begin)
+            used.append(time.process_time() - begin_used)
     seconds = statistics.median(times)
-    print(f"batch {o.batch}, {o.threads} threads: {1e3 * seconds:.1f} ms per step, {o.batch / seconds:.0f} events/s")
+    print(f"batch {o.batch}, {o.threads} threads: {1e3 * seconds:.1f} ms per step, {o.batch / seconds:.0f} events/s; "
+          f"{1e3 * statistics.median(used):.0f} ms of processor time per step")
 
 
 if __name__ == "__main__":
