@@ -37,10 +37,11 @@ bool slow_gradient_of_weights(const ops::ConvDesc& d, const ops::Conv& conv) {
 
 /// Without AVX-512, oneDNN (3.12) has no forward kernel for images of one to three channels unless the number of
 /// filters is a multiple of 8: it multiplies plain matrices ("gemm") at 1 to 2 GFLOP/s (100 x 1 x 127 x 50, 12 filters
-/// of 8 x 3, Zen 3). A max pooling behind it then reads plain tensors, at a tenth of the speed.
+/// of 8 x 3, Zen 3). A max pooling behind it then reads plain tensors, at a tenth of the speed. Not of the convolution
+/// in a transposed one (swapped_conv), whose forward is not used: that one has no bias.
 bool slow_forward(const ops::ConvDesc& d, const ops::Conv& conv) {
   constexpr std::int64_t few = 3;
-  return d.src.shape.rank() == 4 && d.src.shape[1] <= few && d.src.dtype == DType::f32 &&
+  return d.params.bias && d.src.shape.rank() == 4 && d.src.shape[1] <= few && d.src.dtype == DType::f32 &&
          conv.name(ops::Verb::forward).find("gemm") != std::string::npos;
 }
 
@@ -53,7 +54,7 @@ std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvD
   auto conv = std::make_unique<Conv>(library, d);
   if (slow_gradient_of_weights(d, *conv))
     decline("oneDNN's products of plain matrices do not pay for the gradient of the weights");
-  if (slow_forward(d, *conv)) decline("oneDNN's products of plain matrices are slow for few channels");
+  if (slow_forward(d, *conv)) decline("oneDNN's products of plain matrices do not pay for few channels");
   return conv;
 }
 
