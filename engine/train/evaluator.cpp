@@ -1,5 +1,4 @@
 #include "engine/train/evaluator.hpp"
-#include "engine/execute/culprit.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "engine/base/error.hpp"
 #include "engine/base/exact_sum.hpp"
 #include "engine/base/ranks.hpp"
+#include "engine/execute/culprit.hpp"
 #include "engine/train/detail/evaluated_batch.hpp"
 #include "engine/train/training_grid.hpp"
 

@@ -1,5 +1,4 @@
 #include "engine/train/trainer.hpp"
-#include "engine/execute/culprit.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/execute/culprit.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/train/training_grid.hpp"
 
