@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <list>
 
 #include "engine/layers/layers.hpp"
 #include "engine/optim/sgd.hpp"
@@ -126,9 +127,11 @@ TEST(ChannelLayers, DivideParametersAndValues) {
   const EnvironmentVariable rules("KEELSON_TUNE", "off");
   const Graph g = nets::cosmoflow_mlperf({.size = 128});
   const Sgd sgd = sgd_with_momentum();
+  std::list<ProcessGrid> grids;  // plans refer to both
+  std::list<Parameters> all;
   const auto plan = [&](int ranks, int rank, bool whole) {
-    const ProcessGrid grid({.data = 1, .space = ranks}, rank);
-    Parameters parameters(g, context(network_contexts().back()), 1);
+    const ProcessGrid& grid = grids.emplace_back(ProcessGrid::Extents{.data = 1, .space = ranks}, rank);
+    Parameters& parameters = all.emplace_back(g, context(network_contexts().back()), 1);
     return std::make_unique<Plan>(g, parameters,
                                   PlanOptions{.optimizer = &sgd, .grid = &grid, .whole_parameters = whole});
   };
