@@ -14,9 +14,9 @@ std::vector<std::string> all_srcs(const OnnxBuilder& b) {
   return srcs;
 }
 
-class AddLayer : public Layer {
+/// Joins values of the same shape element by element.
+class ElementsLayer : public Layer {
  public:
-  std::string kind() const override { return "add"; }
   bool keeps_type() const override { return true; }
   std::vector<ChannelTie> channel_ties(std::span<const ValueShape> srcs) const override { return same_channels(srcs); }
   std::optional<LayerPart> part(std::span<const ValueShape>, int, const Rows& rows) const override {
@@ -26,7 +26,8 @@ class AddLayer : public Layer {
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     for (const auto& s : srcs)
       if (!(s.shape == srcs[0].shape))
-        refuse("values of different shapes cannot be added: {} and {}", to_string(srcs[0].shape), to_string(s.shape));
+        refuse("values of different shapes cannot be {}: {} and {}", joined(), to_string(srcs[0].shape),
+               to_string(s.shape));
     return srcs[0];
   }
 
@@ -34,23 +35,83 @@ class AddLayer : public Layer {
     const auto count = static_cast<int>(p.node().srcs.size());
     TensorDesc d = p.src(0);
     d.dtype = p.type();
-    std::shared_ptr<ops::Sum> sum = p.try_make(ops::SumDesc::alike(d, count));
-    if (!sum) {
-      d = d.with(p.strided_src(0));
-      sum = p.make(ops::SumDesc::alike(d, count));
-    }
+    if (auto backward = try_plan(p, d, count)) return *backward;
+    d = d.with(p.strided_src(0));
+    return try_plan(p, d, count).value();
+  }
+
+ protected:
+  /// What is done to values, for messages: "added".
+  virtual const char* joined() const = 0;
+  /// plan() for sources and a result of this description. No value if no backend takes an opaque layout; throws for a
+  /// strided one.
+  virtual std::optional<BackwardFn> try_plan(ForwardBuilder& p, const TensorDesc& d, int count) const = 0;
+
+  template <class Desc>
+  static std::shared_ptr<typename Desc::Op> try_make(ForwardBuilder& p, const Desc& desc) {
+    return desc.dst.layout.is_strided() ? p.make(desc) : p.try_make(desc);
+  }
+
+  static std::vector<BufferId> srcs_in(ForwardBuilder& p, const Layout& layout, int count) {
     std::vector<BufferId> srcs;
-    for (int i = 0; i < count; ++i) srcs.push_back(p.src_in(i, d.layout));
-    p.forward(sum, {.srcs = srcs, .dst = p.new_dst(d.layout, d.dtype)});
+    for (int i = 0; i < count; ++i) srcs.push_back(p.src_in(i, layout));
+    return srcs;
+  }
+};
+
+class AddLayer : public ElementsLayer {
+ public:
+  std::string kind() const override { return "add"; }
+
+  void to_onnx(OnnxBuilder& b) const override {
+    const auto srcs = all_srcs(b);
+    b.set_dst(b.op(srcs.size() == 2 ? "Add" : "Sum", srcs));
+  }
+
+ protected:
+  const char* joined() const override { return "added"; }
+
+  std::optional<BackwardFn> try_plan(ForwardBuilder& p, const TensorDesc& d, int count) const override {
+    std::shared_ptr<ops::Sum> sum = try_make(p, ops::SumDesc::alike(d, count));
+    if (!sum) return {};
+    p.forward(sum, {.srcs = srcs_in(p, d.layout, count), .dst = p.new_dst(d.layout, d.dtype)});
     return [count](BackwardBuilder& b) {
       for (int i = 0; i < count; ++i)
         if (b.wants_diff_src(i)) b.set_diff_src(i, b.diff_dst());
     };
   }
+};
+
+class MultiplyLayer : public ElementsLayer {
+ public:
+  std::string kind() const override { return "multiply"; }
 
   void to_onnx(OnnxBuilder& b) const override {
     const auto srcs = all_srcs(b);
-    b.set_dst(b.op(srcs.size() == 2 ? "Add" : "Sum", srcs));
+    std::string product = srcs[0];
+    for (std::size_t i = 1; i < srcs.size(); ++i) product = b.op("Mul", {product, srcs[i]});
+    b.set_dst(product);
+  }
+
+ protected:
+  const char* joined() const override { return "multiplied"; }
+
+  std::optional<BackwardFn> try_plan(ForwardBuilder& p, const TensorDesc& d, int count) const override {
+    std::shared_ptr<ops::Product> product = try_make(p, ops::ProductDesc{count, d});
+    if (!product) return {};
+    const auto srcs = srcs_in(p, d.layout, count);
+    p.forward(product, {.srcs = srcs, .dst = p.new_dst(d.layout, d.dtype)});
+    // Each gradient is the product of diff_dst and the other factors, so factors of 0 need no special case.
+    return [product, srcs, d](BackwardBuilder& b) {
+      const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
+      for (std::size_t i = 0; i < srcs.size(); ++i) {
+        const int src = static_cast<int>(i);
+        if (!b.wants_diff_src(src)) continue;
+        auto factors = srcs;
+        factors[i] = diff_dst;
+        b.forward(product, {.srcs = factors, .dst = b.new_diff_src(src, d.layout, d.dtype)});
+      }
+    };
   }
 };
 
@@ -170,6 +231,11 @@ class SoftmaxLayer : public Layer {
 Var add(const std::vector<Var>& xs, const std::string& name) {
   if (xs.size() < 2) refuse("add takes two values or more, not {}", xs.size());
   return xs[0].graph->add(std::make_shared<AddLayer>(), xs, name);
+}
+
+Var multiply(const std::vector<Var>& xs, const std::string& name) {
+  if (xs.size() < 2) refuse("multiply takes two values or more, not {}", xs.size());
+  return xs[0].graph->add(std::make_shared<MultiplyLayer>(), xs, name);
 }
 
 Var concat(const std::vector<Var>& xs, int axis, const std::string& name) {

@@ -235,3 +235,7 @@ Var pixel_cross_entropy(Var logits, Var target, const ops::PixelLossParams& para
                         const std::string& name = "loss");
 
 }  // namespace keelson
+/// The product of values of the same shape, element by element.
+Var multiply(const std::vector<Var>& xs, const std::string& name = "");
+/// The product of two values of the same shape, element by element.
+inline Var operator*(Var a, Var b) { return multiply({a, b}); }

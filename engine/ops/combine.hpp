@@ -56,6 +56,28 @@ class Sum : public DescribedPrimitive<SumDesc> {
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
+class Product;
+/// dst = srcs[0] * ... * srcs[count-1], element by element. All have the shape, dtype (f32, bf16 or f16) and layout of
+/// dst, strided or opaque. The gradient of a factor is the product of diff_dst and the other factors: this op again.
+struct ProductDesc {
+  using Op = Product;
+  int count = 2;   ///< number of factors, 2 or more
+  TensorDesc dst;  ///< also of each factor
+
+  /// The descriptions of the factors.
+  std::vector<TensorDesc> src_descs() const { return std::vector<TensorDesc>(static_cast<std::size_t>(count), dst); }
+};
+class Product : public DescribedPrimitive<ProductDesc> {
+ public:
+  template <class K>
+  struct Forward {
+    static constexpr Verb verb = Verb::forward;
+    InList<K, Role::src, &ProductDesc::src_descs> srcs;
+    Out<K, Role::dst, &ProductDesc::dst, Role::src> dst;  ///< may be the first of srcs
+  };
+  virtual void forward(const Forward<Tensors>& args) = 0;
+};
+
 class Concat;
 /// dst joins the srcs along `axis`. Strided layouts. The gradient of each source is a slice of dst's gradient, which
 /// plans read in place.
@@ -105,7 +127,8 @@ class Softmax : public DescribedPrimitive<SoftmaxDesc> {
 };
 
 std::string describe(const ReorderDesc& d);
-std::string describe(const SumDesc& d);     ///< one line for logs and errors: parameters, shapes, layouts
+std::string describe(const SumDesc& d);  ///< one line for logs and errors: parameters, shapes, layouts
+std::string describe(const ProductDesc& d);
 std::string describe(const ConcatDesc& d);  ///< one line for logs and errors: parameters, shapes, layouts
 std::string describe(const SoftmaxDesc& d);
 

@@ -85,6 +85,8 @@ std::string describe(const SumDesc& d) {
   return text;
 }
 
+std::string describe(const ProductDesc& d) { return fmt::format("product of {}, dst {}", d.count, to_string(d.dst)); }
+
 std::string describe(const ConcatDesc& d) {
   return fmt::format("concat of {} along axis {}, dst {}", d.srcs.size(), d.axis, to_string(d.dst));
 }

@@ -55,6 +55,7 @@
   X(ReorderDesc)                \
   X(ResizeDesc)                 \
   X(RmsNormDesc)                \
+  X(ProductDesc)                \
   X(RunningStatisticsDesc)      \
   X(SoftmaxDesc)                \
   X(SumDesc)                    \

@@ -90,6 +90,9 @@ void bind_graph(nb::module_& m) {
       .def(
           "__add__", [](const Value& a, const Value& b) { return Value{a.network, add({a.var, b.var})}; },
           nb::is_operator(), "The sum of two values of one shape.")
+      .def(
+          "__mul__", [](const Value& a, const Value& b) { return Value{a.network, multiply({a.var, b.var})}; },
+          nb::is_operator(), "The product of two values of one shape, element by element.")
       .def("__repr__", [](const Value& v) {
         return fmt::format("<keelson.Var {}: {}>", v.network->graph.nodes()[static_cast<std::size_t>(v.var.node)].name,
                            to_string(v.var.shape().shape));

@@ -359,6 +359,14 @@ void bind_losses(nb::module_& m) {
       "mean: the number by which the sum over pixels is divided: 'none', 'all' pixels, or those 'counted' (of a class "
       "with "
       "weight).");
+  m.def(
+      "multiply",
+      [](const std::vector<Value>& xs, Name name) {
+        const auto vars = vars_of(xs, "multiply");
+        return Value{xs[0].network, multiply(vars, name)};
+      },
+      nb::arg("xs"), nb::kw_only(), nb::arg("name") = "",
+      "The product of values of the same shape, element by element: multiply([a, b]), or a * b.");
 }
 
 }  // namespace

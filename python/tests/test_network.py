@@ -43,6 +43,7 @@ def test_every_layer_says_its_shape():
     assert layers.dense(flat, 7).shape == (1, 7) and layers.rms_norm(flat).shape == flat.shape
     assert layers.add([x, x]).shape == (x + x).shape == x.shape
     assert layers.concat([x, x]).shape == (1, 8, 8, 12)
+    assert layers.multiply([x, x, x]).shape == (x * x).shape == x.shape
     tokens = graph.input("tokens", (5,), dtype="int32")
     words = layers.embedding(tokens, 10, 3)
     assert words.shape == (5, 3)

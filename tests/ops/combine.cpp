@@ -107,6 +107,44 @@ TEST_P(SumTest, MatchesOracleAlsoInPlace) {
     }
 }
 
+class ProductTest : public CaseTest<ShapeCase> {};
+
+/// The product in float64.
+Array product(const std::vector<Array>& xs) {
+  Array all = xs[0];
+  for (std::size_t k = 1; k < xs.size(); ++k)
+    for (std::int64_t i = 0; i < all.elements(); ++i) all[i] *= xs[k][i];
+  return all;
+}
+
+TEST_P(ProductTest, MatchesOracleAlsoInPlace) {
+  for (const auto& layout : layouts(ctx(), c().shape))
+    for (const DType type : {DType::f32, DType::bf16, DType::f16})
+      for (const int count : {2, 3, 11}) {
+        if (layout.is_opaque() && type != DType::f32) continue;
+        const auto what = fmt::format("{} x {} {} {}", count, c().name, layout.describe(c().shape), to_string(type));
+        const auto op = make(ops::ProductDesc{count, {c().shape, type, layout}});
+        if (!op) continue;
+        std::vector<Array> xs;
+        std::vector<Tensor> srcs;
+        for (int i = 0; i < count; ++i) {
+          xs.push_back(rounded(oracle::random_uniform(c().shape, fmt::format("x{}", i), 0.7, 1.3), type));
+          srcs.push_back(put(ctx(), xs.back(), layout, type));
+        }
+        const auto dst = destination(ctx(), c().shape, layout, type);
+        run_forward(what, *op, {srcs, dst});
+        const Tolerance t = tolerance(type);
+        check(dst, product(xs), what, t);
+
+        xs[1][xs[1].elements() / 2] = std::numeric_limits<double>::quiet_NaN();
+        srcs[1] = put(ctx(), xs[1], layout, type);
+        op->forward({srcs, dst});
+        check(dst, product(xs), what + " with a NaN", t);
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Product, ProductTest, ::testing::ValuesIn(on_every_context(shape_cases())), CaseName());
+
 /// Every third element of a row, every second row: a part of something larger, in the order of `layout`.
 Layout with_gaps(const Shape& shape, const Layout& layout) {
   Shape strides = layout.strides();

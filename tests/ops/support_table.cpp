@@ -61,6 +61,7 @@ const std::vector<SupportRow>& support_table() {
       {"Pool",               "oneDNN's own layout",              never,  never,  takes,   may,     may},
       {"RecurrentCell",      "",                                 takes,  takes,  never,   never,   never},
       {"Reorder",            "strided",                          takes,  takes,  takes,   takes,   takes},
+      {"Product",            "",                                 takes,  takes,  never,   never,   never},
       {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
       {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
@@ -171,6 +172,7 @@ SupportCell cell(const RecurrentCellDesc& d, Device&) { return {"RecurrentCell",
 SupportCell cell(const ReorderDesc& d, Device&) {
   const DType from = d.src.dtype, to = d.dst.dtype;
   const auto when = from == DType::f64 || to == DType::f64                 ? "from or to f64"
+SupportCell cell(const ProductDesc& d, Device&) { return {"Product", "", d.dst.dtype}; }
                     : is_half(from) && is_half(to) && from != to           ? "between bf16 and f16"
                     : d.src.layout.is_opaque() || d.dst.layout.is_opaque() ? own_layout
                                                                            : "strided";
@@ -314,6 +316,10 @@ ReorderDesc example(DType t) {
 template <>
 ResizeDesc example(DType t) {
   return {plain(image, t), 12, 20};
+}
+template <>
+ProductDesc example(DType t) {
+  return {2, plain(matrix, t)};
 }
 template <>
 RmsNormDesc example(DType t) {

@@ -69,6 +69,8 @@ std::vector<LayerCase> element_cases() {
       {"flatten", {2, 3, 4}, [](Var x) { return flatten(x); }},
       {"flatten, channels last", {2, 3, 2, 2}, [](Var x) { return flatten(x, ElementOrder::channels_last); }},
       {"reshape", {2, 3, 4}, [](Var x) { return reshape(x, {4, 6}); }},
+      {"multiply", {3, 4}, [](Var x) { return multiply({x, tanh(x), x}); }},
+      {"multiply of convolutions", {2, 4, 5}, [](Var x) { return tanh(conv(x, {.filters = 3})) * sigmoid(conv(x, {.filters = 3})); }},
   };
 }
 

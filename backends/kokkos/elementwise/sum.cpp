@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "backends/common/divider.hpp"
-#include "backends/kokkos/common/values.hpp"
+#include "backends/kokkos/elementwise/terms.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/ops/factory.hpp"
@@ -13,44 +13,8 @@ namespace {
 
 using namespace ops;
 
-constexpr int max_terms = 8;  ///< of one pass; longer sums take several passes
-
 template <class T>
-struct Terms {
-  const T* src[max_terms];
-  int count;
-};
-
-/// dst may be the first term. Traffic: count + 1 elements per element.
-template <class T>
-struct AddTerms {
-  Terms<T> terms;
-  T* dst;
-
-  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
-    if (terms.count == 2)
-      return map_run(begin, end, [](float a, float b) { return a + b; }, dst, terms.src[0], terms.src[1]);
-    if constexpr (!runs_on_host)
-      if (end - begin == pack_width<T>) return add<pack_width<T>>(begin);
-    Index i = begin;
-    if constexpr (runs_on_host) {
-      constexpr int width = 16;  // elements whose sum stays in registers
-      for (; i + width <= end; i += width) add<width>(i);
-    }
-    for (; i < end; ++i) add<1>(i);
-  }
-
-  template <int count>
-  KOKKOS_FORCEINLINE_FUNCTION void add(Index at) const {
-    float sum[count], term[count];
-    load(terms.src[0] + at, sum);
-    for (int k = 1; k < terms.count; ++k) {
-      load(terms.src[k] + at, term);
-      for (int l = 0; l < count; ++l) sum[l] += term[l];
-    }
-    store(dst + at, sum);
-  }
-};
+using AddTerms = JoinTerms<T, Plus>;
 
 /// The layouts of dst and terms if these layouts differ, for one pass of up to max_terms terms. `row` is the dim that
 /// is fastest in dst; the other dims number the rows.
