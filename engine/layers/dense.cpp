@@ -17,7 +17,10 @@ class DenseLayer : public Layer {
   ValueShape infer(std::span<const ValueShape> srcs) const override {
     const ValueShape& x = srcs[0];
     if (x.shape.rank() != 2)
-      refuse("a dense layer takes (N, features) values, but its input is {}: flatten() it first", to_string(x.shape));
+      refuse(
+          "a dense layer takes (N, features) values, but its input is {}: flatten() it first, or use conv() of size 1 "
+          "for a dense layer on the channels of each position",
+          to_string(x.shape));
     return {{x.shape[0], options_.features}, x.dtype, x.batch_axis};
   }
 

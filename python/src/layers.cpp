@@ -13,6 +13,24 @@ namespace {
 
 using Name = const std::string&;
 
+/// The name of an activation behind a layer, or None.
+using ActivationName = const std::optional<std::string>&;
+using ActivationLayer = Var (*)(Var, const std::string&);
+
+/// x, or a node behind x that applies the activation. With a name of x's node, the new node is "<name>_tanh".
+Value activated(const Value& x, ActivationName activation, Name name) {
+  if (!activation) return x;
+  const auto layer = choose<ActivationLayer>("activation", *activation,
+                                             {{"relu", &relu},
+                                              {"tanh", &tanh},
+                                              {"sigmoid", &sigmoid},
+                                              {"gelu", &gelu},
+                                              {"silu", &silu},
+                                              {"elu", +[](Var v, const std::string& n) { return elu(v, 1, n); }},
+                                              {"softplus", &softplus}});
+  return {x.network, layer(x.var, name.empty() ? "" : name + "_" + *activation)};
+}
+
 /// One number for all spatial dimensions, or one for each.
 using Extents = std::variant<std::int64_t, Shape>;
 
@@ -66,20 +84,20 @@ Options conv_options(const Value& x, std::int64_t filters, const Extents& size, 
 }
 
 Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
-              std::int64_t dilation, std::int64_t groups, bool bias, const Init& weights, const Init& bias_init,
-              Name name) {
+              std::int64_t dilation, std::int64_t groups, bool bias, ActivationName activation, const Init& weights,
+              const Init& bias_init, Name name) {
   const auto o =
       conv_options<ConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights, bias_init);
-  return {x.network, conv(x.var, o, name)};
+  return activated({x.network, conv(x.var, o, name)}, activation, name);
 }
 
 Value transposed_conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride,
                          nb::handle padding, std::int64_t output_padding, std::int64_t dilation, std::int64_t groups,
-                         bool bias, const Init& weights, const Init& bias_init, Name name) {
+                         bool bias, ActivationName activation, const Init& weights, const Init& bias_init, Name name) {
   auto o = conv_options<TransposedConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights,
                                                bias_init);
   o.output_padding = output_padding;
-  return {x.network, transposed_conv(x.var, o, name)};
+  return activated({x.network, transposed_conv(x.var, o, name)}, activation, name);
 }
 
 PoolOptions pool_options(const Value& x, const Extents& size, std::int64_t stride, nb::handle padding) {
@@ -97,17 +115,21 @@ void bind_convolutions(nb::module_& m) {
   m.def(
       "conv", &conv_of, nb::arg("x"), nb::arg("filters"), nb::arg("size") = 3, nb::kw_only(), nb::arg("stride") = 1,
       nb::arg("padding") = "same", nb::arg("dilation") = 1, nb::arg("groups") = 1, nb::arg("bias") = true,
-      nb::arg("weights_init") = glorot, nb::arg("bias_init") = zero, nb::arg("name") = "",
+      nb::arg("activation") = nb::none(), nb::arg("weights_init") = glorot, nb::arg("bias_init") = zero,
+      nb::arg("name") = "",
       "Convolution (cross-correlation) of (N, C, H, W) or (N, C, D, H, W).\n\n"
       "size: extent of a cubic kernel, or one extent per spatial dim.\n"
       "padding: 'same' (the extent becomes ceil(extent / stride)), 'valid' (none), a number, or one per spatial dim.\n"
+      "activation: 'relu', 'tanh', 'sigmoid', 'gelu', 'silu', 'elu' or 'softplus' behind the convolution. size 1 is a\n"
+      "dense layer on the channels of each position.\n"
       "Parameters 'weights' (filters, C / groups, kernel...) and 'bias' (filters).");
   m.def("transposed_conv", &transposed_conv_of, nb::arg("x"), nb::arg("filters"), nb::arg("size") = 3, nb::kw_only(),
         nb::arg("stride") = 1, nb::arg("padding") = "same", nb::arg("output_padding") = 0, nb::arg("dilation") = 1,
-        nb::arg("groups") = 1, nb::arg("bias") = true, nb::arg("weights_init") = Init::fan_in_uniform(),
-        nb::arg("bias_init") = zero, nb::arg("name") = "",
+        nb::arg("groups") = 1, nb::arg("bias") = true, nb::arg("activation") = nb::none(),
+        nb::arg("weights_init") = Init::fan_in_uniform(), nb::arg("bias_init") = zero, nb::arg("name") = "",
         "Transposed convolution (deconvolution). padding: elements cut off the result: 'same' (every extent becomes\n"
         "stride times the source's, as in TensorFlow), 'valid' (nothing), or numbers, as in PyTorch.\n"
+        "activation: as of conv().\n"
         "Parameters 'weights' (C, filters / groups, kernel...) and 'bias' (filters).");
   m.def(
       "max_pool",
@@ -151,18 +173,22 @@ void bind_convolutions(nb::module_& m) {
 void bind_dense_layers(nb::module_& m) {
   m.def(
       "dense",
-      [](const Value& x, std::int64_t features, bool bias, const std::string& weights_of, const Init& weights,
-         const Init& bias_init, Name name) {
+      [](const Value& x, std::int64_t features, bool bias, ActivationName activation, const std::string& weights_of,
+         const Init& weights, const Init& bias_init, Name name) {
         const DenseOptions o{.features = features,
                              .bias = bias,
                              .weights_of = weights_of,
                              .weights_init = weights,
                              .bias_init = bias_init};
-        return Value{x.network, dense(x.var, o, name)};
+        return activated({x.network, dense(x.var, o, name)}, activation, name);
       },
-      nb::arg("x"), nb::arg("features"), nb::kw_only(), nb::arg("bias") = true, nb::arg("weights_of") = "",
-      nb::arg("weights_init") = Init::glorot_uniform(), nb::arg("bias_init") = Init::constant(0), nb::arg("name") = "",
+      nb::arg("x"), nb::arg("features"), nb::kw_only(), nb::arg("bias") = true, nb::arg("activation") = nb::none(),
+      nb::arg("weights_of") = "", nb::arg("weights_init") = Init::glorot_uniform(),
+      nb::arg("bias_init") = Init::constant(0), nb::arg("name") = "",
       "x (N, in) times weights^T plus bias: (N, features). weights_of: name of a node whose weights are used.\n"
+      "activation: as of conv(), for example dense(x, 300, activation='tanh'). The layer works on each row alone: on "
+      "the\n"
+      "steps of a sequence, too. On the channels of images use conv() of size 1.\n"
       "Parameters 'weights' (features, in) and 'bias' (features).");
   m.def(
       "embedding",
