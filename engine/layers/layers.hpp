@@ -132,6 +132,22 @@ Var batch_norm(Var x, const BatchNormOptions& options = {}, const std::string& n
 /// x / sqrt(mean of x^2 along a row + epsilon) * scale, for x (N, features); parameter "scale" (features).
 Var rms_norm(Var x, float epsilon = 1e-5f, const std::string& name = "");
 
+/// Options of layer and group normalization.
+struct GroupNormOptions {
+  float epsilon = 1e-5f;                ///< added to the variance
+  Init scale_init = Init::constant(1);  ///< initial scale
+  Init shift_init = Init::constant(0);  ///< initial shift
+};
+/// Group normalization (Wu, He 2018, arXiv 1803.08494): the values of C / groups neighbouring channels of a sample of x
+/// (N, C, ...) get mean 0 and variance 1, and then each channel is multiplied by scale, plus shift. As PyTorch's
+/// GroupNorm; parameters "scale" and "shift" (C). Samples do not depend on each other, and there are no running
+/// statistics.
+Var group_norm(Var x, std::int64_t groups, const GroupNormOptions& options = {}, const std::string& name = "");
+/// Layer normalization (Ba et al. 2016, arXiv 1607.06450): of rows x (N, features), each row alone, as PyTorch's
+/// LayerNorm; of x (N, C, spatial...) it is group normalization with one group. Parameters "scale" and "shift", one
+/// value per feature or channel.
+Var layer_norm(Var x, const GroupNormOptions& options = {}, const std::string& name = "");
+
 /// max(x, 0)
 Var relu(Var x, const std::string& name = "");
 /// x if x > 0, else slope x.

@@ -12,6 +12,7 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/embedding.hpp"
 #include "engine/ops/lamb.hpp"
+#include "engine/ops/group_norm.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/pixel_loss.hpp"
@@ -46,6 +47,7 @@
   X(FoldBatchNormDesc)          \
   X(LambDirectionDesc)          \
   X(LambStepDesc)               \
+  X(GroupNormDesc)              \
   X(LossDesc)                   \
   X(MatMulDesc)                 \
   X(PixelCountsDesc)            \

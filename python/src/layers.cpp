@@ -270,6 +270,26 @@ void bind_activations(nb::module_& m) {
   m.def(
       "elu", [](const Value& x, float alpha, Name name) { return Value{x.network, elu(x.var, alpha, name)}; },
       nb::arg("x"), nb::arg("alpha") = 1.0f, nb::kw_only(), nb::arg("name") = "",
+  m.def(
+      "layer_norm",
+      [](const Value& x, float epsilon, const Init& scale, const Init& shift, Name name) {
+        const GroupNormOptions o{.epsilon = epsilon, .scale_init = scale, .shift_init = shift};
+        return Value{x.network, layer_norm(x.var, o, name)};
+      },
+      nb::arg("x"), nb::kw_only(), nb::arg("epsilon") = 1e-5f, nb::arg("scale_init") = Init::constant(1),
+      nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
+      "Layer normalization: each row of (N, features), or each sample of (N, C, spatial...), gets mean 0 and variance "
+      "1,\n"
+      "times scale, plus shift. Parameters 'scale' and 'shift', one value per feature or channel.");
+  m.def(
+      "group_norm",
+      [](const Value& x, std::int64_t groups, float epsilon, const Init& scale, const Init& shift, Name name) {
+        const GroupNormOptions o{.epsilon = epsilon, .scale_init = scale, .shift_init = shift};
+        return Value{x.network, group_norm(x.var, groups, o, name)};
+      },
+      nb::arg("x"), nb::arg("groups"), nb::kw_only(), nb::arg("epsilon") = 1e-5f,
+      nb::arg("scale_init") = Init::constant(1), nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
+      "Group normalization, as PyTorch's GroupNorm: layer_norm() of each of `groups` groups of channels.");
       "x where x > 0, else alpha (exp(x) - 1).");
   m.def(
       "scale",

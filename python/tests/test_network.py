@@ -32,7 +32,7 @@ def test_every_layer_says_its_shape():
     assert layers.max_pool(x, 3, stride=1, padding=1).shape == (1, 4, 8, 12)
     assert layers.global_average_pool(x).shape == (1, 4, 1, 1)
     assert layers.resize(x, 16, 6).shape == (1, 4, 16, 6)
-    assert layers.batch_norm(x).shape == x.shape
+    assert layers.batch_norm(x).shape == layers.layer_norm(x).shape == layers.group_norm(x, 2).shape == x.shape
     for activation in (layers.relu, layers.tanh, layers.sigmoid, layers.gelu, layers.silu, layers.elu, layers.softplus):
         assert activation(x).shape == x.shape
     assert layers.leaky_relu(x, 0.3).shape == layers.scale(x, 2, 1).shape == layers.softmax(x).shape == x.shape
@@ -41,6 +41,7 @@ def test_every_layer_says_its_shape():
     assert flat.shape == (1, 384) and layers.flatten(x, features=4, order="channels_last").shape == (96, 4)
     assert layers.reshape(x, (2, 192)).shape == (1, 2, 192)
     assert layers.dense(flat, 7).shape == (1, 7) and layers.rms_norm(flat).shape == flat.shape
+    assert layers.layer_norm(flat, epsilon=1e-3).shape == flat.shape
     assert layers.add([x, x]).shape == (x + x).shape == x.shape
     assert layers.concat([x, x]).shape == (1, 8, 8, 12)
     assert layers.multiply([x, x, x]).shape == (x * x).shape == x.shape

@@ -48,6 +48,7 @@ const std::vector<SupportRow>& support_table() {
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
       {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
       {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
+      {"GroupNorm",          "",                                 takes,  takes,  never,   never,   never},
       {"LambStep",           "",                                 takes,  never,  never,   never,   never},
       {"Loss",               "",                                 takes,  never,  never,   never,   never},
       {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
@@ -151,6 +152,7 @@ SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.w
 SupportCell cell(const FoldBatchNormDesc& d, Device&) { return {"FoldBatchNorm", "", d.weights.dtype}; }
 SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
 SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
+SupportCell cell(const GroupNormDesc& d, Device&) { return {"GroupNorm", "", d.src.dtype}; }
 SupportCell cell(const ClassSumsDesc& d, Device&) { return {"ClassSums", "", d.prediction.dtype}; }
 SupportCell cell(const LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
 SupportCell cell(const MatMulDesc& d, Device&) {
@@ -280,6 +282,10 @@ LambDirectionDesc example(DType t) {
 template <>
 LambStepDesc example(DType t) {
   return {plain(matrix, t)};
+GroupNormDesc example(DType t) {
+  return {last(image, t), 4};
+}
+template <>
 }
 template <>
 ClassSumsDesc example(DType t) {

@@ -118,18 +118,21 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
 
 // ---- two sums per channel, in f64: term.template add<N>(begin, end, step, channel, first, second)
 
-/// Divides the rows among `slots`. The division depends only on the number of rows. Then groups of `fan` partial sums
-/// are added.
+/// Divides the rows among `slots`: all rows, or the rows of each sample, which then has sums of its own. The division
+/// depends only on the numbers of rows and samples. Then groups of `fan` partial sums are added.
 struct ChannelSumsPlan {
   static constexpr Index fan = 64;
   static constexpr Index two_fans = fan * fan;  ///< most slots on a GPU: more of them need another launch
-  Index slots, width;
+  Index samples, slots, width;
 
-  explicit ChannelSumsPlan(const ChannelRows& r) : width(2 * r.channels) {
-    const Index most = runs_on_host ? 256 : std::min(two_fans, (Index{1} << 19) / (r.channels > 0 ? r.channels : 1));
-    const Index wanted = ceil_div(r.rows, runs_on_host ? 16 * rows_per_tile : 4 * rows_ahead);
+  explicit ChannelSumsPlan(const ChannelRows& r, Index samples = 1)
+      : samples(samples > 0 ? samples : 1), width(2 * r.channels * this->samples) {
+    const Index columns = r.channels > 0 ? r.channels * this->samples : 1;
+    const Index most = runs_on_host ? ceil_div(256, this->samples) : std::min(two_fans, (Index{1} << 19) / columns);
+    const Index wanted = ceil_div(rows_each(r), runs_on_host ? 16 * rows_per_tile : 4 * rows_ahead);
     slots = wanted < 1 ? 1 : wanted < most ? wanted : most < 1 ? 1 : most;
   }
+  Index rows_each(const ChannelRows& r) const { return r.rows / samples; }
   std::size_t scratch_bytes() const {
     return static_cast<std::size_t>((slots + ceil_div(slots, fan)) * width) * sizeof(double);
   }
@@ -139,8 +142,9 @@ template <class Term>
 struct HostSums {
   Term term;
   ChannelRows r;
-  Index slots;
-  double* sums;  ///< (slots, 2, channels)
+  Index slots, rows;  ///< of a sample
+  Divider by_samples;
+  double* sums;  ///< (slots, samples, 2, channels)
 
   struct Tile {
     const Term& term;
@@ -157,8 +161,8 @@ struct HostSums {
   KOKKOS_FUNCTION void operator()(Index slot) const {
     double* to = sums + slot * 2 * r.channels;
     for (Index i = 0; i < 2 * r.channels; ++i) to[i] = 0;
-    const Index each = (r.rows + slots - 1) / slots, first = slot * each;
-    const Index last = first + each < r.rows ? first + each : r.rows;
+    const Index start = by_samples.split(slot) * rows, each = (rows + slots - 1) / slots, first = start + slot * each;
+    const Index last = slot * each + each < rows ? first + each : start + rows;
     for (Index begin = first; begin < last; begin += rows_per_tile)
       for_all_channels(r,
                        Tile{term, begin, begin + rows_per_tile < last ? begin + rows_per_tile : last, r.channels, to});
@@ -168,15 +172,16 @@ struct HostSums {
 template <class Term, int N>
 struct DeviceSums {
   Term term;
-  Divider by_packs;
-  Index rows, slots, channels;
+  Divider by_packs, by_samples;
+  Index rows, slots, channels;  ///< rows and slots of a sample
   double* sums;
 
   KOKKOS_FUNCTION void operator()(Index slot) const {
     const Index channel = by_packs.split(slot) * N;
-    double first[N] = {}, second[N] = {};
-    term.template add<N>(slot, rows, slots, channel, first, second);
     double* to = sums + slot * 2 * channels + channel;
+    const Index start = by_samples.split(slot) * rows;
+    double first[N] = {}, second[N] = {};
+    term.template add<N>(start + slot, start + rows, slots, channel, first, second);
     for (int l = 0; l < N; ++l) to[l] = first[l], to[channels + l] = second[l];
   }
 };
@@ -202,20 +207,23 @@ struct FanIn {
   }
 };
 
-/// result: (2, channels). scratch: ChannelSumsPlan::scratch_bytes().
+/// result: (samples, 2, channels). scratch: ChannelSumsPlan::scratch_bytes().
 template <class T, class Term>
 void channel_sums(const char* label, const ChannelRows& r, const void* a, const void* b, const Term& term,
-                  double* result, void* scratch) {
-  const ChannelSumsPlan plan(r);
+                  double* result, void* scratch, Index samples = 1) {
+  const ChannelSumsPlan plan(r, samples);
+  const Divider by_samples(plan.samples, plan.slots * plan.samples);
   double *here = static_cast<double*>(scratch), *there = here + plan.slots * plan.width;
   double* first = plan.slots == 1 ? result : here;
   if constexpr (runs_on_host)
-    launch(label, plan.slots, HostSums<Term>{term, r, plan.slots, first});
+    launch(label, plan.slots * plan.samples, HostSums<Term>{term, r, plan.slots, plan.rows_each(r), by_samples, first});
   else
     with_device_pack<T>(r, a, b, [&](auto n) {
       constexpr int N = decltype(n)::value;
-      const Index packs = r.channels / N, items = plan.slots * packs;
-      launch(label, items, DeviceSums<Term, N>{term, Divider(packs, items), r.rows, plan.slots, r.channels, first});
+      const Index packs = r.channels / N, items = plan.slots * plan.samples * packs;
+      launch(label, items,
+             DeviceSums<Term, N>{term, Divider(packs, items), by_samples, plan.rows_each(r), plan.slots, r.channels,
+                                 first});
     });
   for (Index slots = plan.slots; slots > 1;) {
     const Index next = ceil_div(slots, ChannelSumsPlan::fan);
