@@ -202,6 +202,25 @@ Var gru(Var x, const RecurrentOptions& options, const std::string& name = "");
 /// number of x's rows for a sample.
 Var last_step(Var x, const std::string& name = "");
 
+/// Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762) of three values (N * steps, features) with
+/// steps as above: dst[i] = sum over steps j of softmax(scale * dot(query[i], key[j])) value[j], in each sample and in
+/// each of `heads` parts of the features; scale = 1 / sqrt(features / heads). causal: only steps j <= i. `steps` is the
+/// number of rows for a sample.
+Var attention(Var queries, Var keys, Var values, std::int64_t heads, bool causal = false, const std::string& name = "");
+
+/// Options of multi-head attention.
+struct MultiHeadAttentionOptions {
+  std::int64_t heads = 1;  ///< divides the features
+  bool causal = false;     ///< a step sees no later steps
+  bool bias = true;        ///< of the dense layers
+  Init weights_init = Init::glorot_uniform();
+  Init bias_init = Init::constant(0);
+};
+/// Self-attention, x (N * steps, features) -> (N * steps, features): dense(attention(dense(x), dense(x), dense(x))).
+/// The dense nodes are "<name>_queries", "<name>_keys", "<name>_values" and "<name>" itself, attention is
+/// "<name>_heads".
+Var multi_head_attention(Var x, const MultiHeadAttentionOptions& options, const std::string& name = "");
+
 /// In training plans, sets elements to 0 at random with probability `rate` and divides the others by 1 - rate; in
 /// evaluation plans the result is x.
 Var dropout(Var x, float rate, const std::string& name = "");
@@ -219,6 +238,10 @@ Var reshape(Var x, const Shape& sample, const std::string& name = "");
 Var add(const std::vector<Var>& xs, const std::string& name = "");
 /// The sum of two values of the same shape.
 inline Var operator+(Var a, Var b) { return add({a, b}); }
+/// The product of values of the same shape, element by element.
+Var multiply(const std::vector<Var>& xs, const std::string& name = "");
+/// The product of two values of the same shape, element by element.
+inline Var operator*(Var a, Var b) { return multiply({a, b}); }
 /// Concatenates values along `axis`.
 Var concat(const std::vector<Var>& xs, int axis = 1, const std::string& name = "");
 /// exp(x) / sum of exp(x) along `axis`.
@@ -251,7 +274,3 @@ Var pixel_cross_entropy(Var logits, Var target, const ops::PixelLossParams& para
                         const std::string& name = "loss");
 
 }  // namespace keelson
-/// The product of values of the same shape, element by element.
-Var multiply(const std::vector<Var>& xs, const std::string& name = "");
-/// The product of two values of the same shape, element by element.
-inline Var operator*(Var a, Var b) { return multiply({a, b}); }

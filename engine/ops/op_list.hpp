@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/base/type_list.hpp"
+#include "engine/ops/attention.hpp"
 #include "engine/ops/batch_norm.hpp"
 #include "engine/ops/bias_gradient.hpp"
 #include "engine/ops/combine.hpp"
@@ -11,8 +12,8 @@
 #include "engine/ops/dropout.hpp"
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/embedding.hpp"
-#include "engine/ops/lamb.hpp"
 #include "engine/ops/group_norm.hpp"
+#include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/matmul.hpp"
 #include "engine/ops/pixel_loss.hpp"
@@ -28,6 +29,7 @@
 // clang-format off: one line each
 #define KEELSON_OPS(X)          \
   X(AddRowsDesc)                \
+  X(AttentionDesc)              \
   X(BatchNormDesc)              \
   X(BatchNormBackwardDesc)      \
   X(BatchNormStatisticsDesc)    \
@@ -45,19 +47,19 @@
   X(EltwiseDesc)                \
   X(EmbeddingDesc)              \
   X(FoldBatchNormDesc)          \
+  X(GroupNormDesc)              \
   X(LambDirectionDesc)          \
   X(LambStepDesc)               \
-  X(GroupNormDesc)              \
   X(LossDesc)                   \
   X(MatMulDesc)                 \
   X(PixelCountsDesc)            \
   X(PixelLossDesc)              \
   X(PoolDesc)                   \
+  X(ProductDesc)                \
   X(RecurrentCellDesc)          \
   X(ReorderDesc)                \
   X(ResizeDesc)                 \
   X(RmsNormDesc)                \
-  X(ProductDesc)                \
   X(RunningStatisticsDesc)      \
   X(SoftmaxDesc)                \
   X(SumDesc)                    \

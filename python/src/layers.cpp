@@ -228,6 +228,31 @@ void bind_dense_layers(nb::module_& m) {
       nb::kw_only(), nb::arg("name") = "", "The last step of each sample: x (N * steps, features) -> (N, features).");
 }
 
+void bind_attention(nb::module_& m) {
+  m.def(
+      "attention",
+      [](const Value& queries, const Value& keys, const Value& values, std::int64_t heads, bool causal, Name name) {
+        return Value{queries.network, attention(queries.var, keys.var, values.var, heads, causal, name)};
+      },
+      nb::arg("queries"), nb::arg("keys"), nb::arg("values"), nb::arg("heads"), nb::kw_only(),
+      nb::arg("causal") = false, nb::arg("name") = "",
+      "Scaled dot-product attention in each of `heads` parts of the features, for (N * steps, features) values.\n"
+      "causal: a step sees no later steps.");
+  m.def(
+      "multi_head_attention",
+      [](const Value& x, std::int64_t heads, bool causal, bool bias, const Init& weights, const Init& bias_init,
+         Name name) {
+        const MultiHeadAttentionOptions o{
+            .heads = heads, .causal = causal, .bias = bias, .weights_init = weights, .bias_init = bias_init};
+        return Value{x.network, multi_head_attention(x.var, o, name)};
+      },
+      nb::arg("x"), nb::arg("heads"), nb::kw_only(), nb::arg("causal") = false, nb::arg("bias") = true,
+      nb::arg("weights_init") = Init::glorot_uniform(), nb::arg("bias_init") = Init::constant(0), nb::arg("name") = "",
+      "Self-attention over x (N * steps, features): dense layers for queries, keys and values, attention(), and a "
+      "dense\n"
+      "layer. causal: a step sees no later steps.");
+}
+
 void bind_normalization(nb::module_& m) {
   m.def(
       "batch_norm",
@@ -245,6 +270,26 @@ void bind_normalization(nb::module_& m) {
       [](const Value& x, float epsilon, Name name) { return Value{x.network, rms_norm(x.var, epsilon, name)}; },
       nb::arg("x"), nb::kw_only(), nb::arg("epsilon") = 1e-5f, nb::arg("name") = "",
       "x / sqrt(mean of x^2 along a row + epsilon) * scale, for x (N, features).");
+  m.def(
+      "layer_norm",
+      [](const Value& x, float epsilon, const Init& scale, const Init& shift, Name name) {
+        const GroupNormOptions o{.epsilon = epsilon, .scale_init = scale, .shift_init = shift};
+        return Value{x.network, layer_norm(x.var, o, name)};
+      },
+      nb::arg("x"), nb::kw_only(), nb::arg("epsilon") = 1e-5f, nb::arg("scale_init") = Init::constant(1),
+      nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
+      "Layer normalization: each row of (N, features), or each sample of (N, C, spatial...), gets mean 0 and variance "
+      "1,\n"
+      "times scale, plus shift. Parameters 'scale' and 'shift', one value per feature or channel.");
+  m.def(
+      "group_norm",
+      [](const Value& x, std::int64_t groups, float epsilon, const Init& scale, const Init& shift, Name name) {
+        const GroupNormOptions o{.epsilon = epsilon, .scale_init = scale, .shift_init = shift};
+        return Value{x.network, group_norm(x.var, groups, o, name)};
+      },
+      nb::arg("x"), nb::arg("groups"), nb::kw_only(), nb::arg("epsilon") = 1e-5f,
+      nb::arg("scale_init") = Init::constant(1), nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
+      "Group normalization, as PyTorch's GroupNorm: layer_norm() of each of `groups` groups of channels.");
   m.def(
       "dropout", [](const Value& x, float rate, Name name) { return Value{x.network, dropout(x.var, rate, name)}; },
       nb::arg("x"), nb::arg("rate"), nb::kw_only(), nb::arg("name") = "",
@@ -270,26 +315,6 @@ void bind_activations(nb::module_& m) {
   m.def(
       "elu", [](const Value& x, float alpha, Name name) { return Value{x.network, elu(x.var, alpha, name)}; },
       nb::arg("x"), nb::arg("alpha") = 1.0f, nb::kw_only(), nb::arg("name") = "",
-  m.def(
-      "layer_norm",
-      [](const Value& x, float epsilon, const Init& scale, const Init& shift, Name name) {
-        const GroupNormOptions o{.epsilon = epsilon, .scale_init = scale, .shift_init = shift};
-        return Value{x.network, layer_norm(x.var, o, name)};
-      },
-      nb::arg("x"), nb::kw_only(), nb::arg("epsilon") = 1e-5f, nb::arg("scale_init") = Init::constant(1),
-      nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
-      "Layer normalization: each row of (N, features), or each sample of (N, C, spatial...), gets mean 0 and variance "
-      "1,\n"
-      "times scale, plus shift. Parameters 'scale' and 'shift', one value per feature or channel.");
-  m.def(
-      "group_norm",
-      [](const Value& x, std::int64_t groups, float epsilon, const Init& scale, const Init& shift, Name name) {
-        const GroupNormOptions o{.epsilon = epsilon, .scale_init = scale, .shift_init = shift};
-        return Value{x.network, group_norm(x.var, groups, o, name)};
-      },
-      nb::arg("x"), nb::arg("groups"), nb::kw_only(), nb::arg("epsilon") = 1e-5f,
-      nb::arg("scale_init") = Init::constant(1), nb::arg("shift_init") = Init::constant(0), nb::arg("name") = "",
-      "Group normalization, as PyTorch's GroupNorm: layer_norm() of each of `groups` groups of channels.");
       "x where x > 0, else alpha (exp(x) - 1).");
   m.def(
       "scale",
@@ -334,6 +359,14 @@ void bind_shapes(nb::module_& m) {
         return Value{xs[0].network, add(vars, name)};
       },
       nb::arg("xs"), nb::kw_only(), nb::arg("name") = "", "The sum of values of the same shape.");
+  m.def(
+      "multiply",
+      [](const std::vector<Value>& xs, Name name) {
+        const auto vars = vars_of(xs, "multiply");
+        return Value{xs[0].network, multiply(vars, name)};
+      },
+      nb::arg("xs"), nb::kw_only(), nb::arg("name") = "",
+      "The product of values of the same shape, element by element: multiply([a, b]), or a * b.");
   m.def(
       "concat",
       [](const std::vector<Value>& xs, int axis, Name name) {
@@ -405,14 +438,6 @@ void bind_losses(nb::module_& m) {
       "mean: the number by which the sum over pixels is divided: 'none', 'all' pixels, or those 'counted' (of a class "
       "with "
       "weight).");
-  m.def(
-      "multiply",
-      [](const std::vector<Value>& xs, Name name) {
-        const auto vars = vars_of(xs, "multiply");
-        return Value{xs[0].network, multiply(vars, name)};
-      },
-      nb::arg("xs"), nb::kw_only(), nb::arg("name") = "",
-      "The product of values of the same shape, element by element: multiply([a, b]), or a * b.");
 }
 
 }  // namespace
@@ -420,6 +445,7 @@ void bind_losses(nb::module_& m) {
 void bind_layers(nb::module_& m) {
   bind_convolutions(m);
   bind_dense_layers(m);
+  bind_attention(m);
   bind_normalization(m);
   bind_activations(m);
   bind_shapes(m);

@@ -43,12 +43,43 @@ def test_every_layer_says_its_shape():
     assert layers.dense(flat, 7).shape == (1, 7) and layers.rms_norm(flat).shape == flat.shape
     assert layers.layer_norm(flat, epsilon=1e-3).shape == flat.shape
     assert layers.add([x, x]).shape == (x + x).shape == x.shape
-    assert layers.concat([x, x]).shape == (1, 8, 8, 12)
     assert layers.multiply([x, x, x]).shape == (x * x).shape == x.shape
+    assert layers.concat([x, x]).shape == (1, 8, 8, 12)
     tokens = graph.input("tokens", (5,), dtype="int32")
     words = layers.embedding(tokens, 10, 3)
     assert words.shape == (5, 3)
     assert layers.lstm(words, 4, layers=2).shape == layers.gru(words, 4).shape == (5, 4)
+    assert layers.attention(words, words, words, 3).shape == (5, 3)
+    assert layers.multi_head_attention(words, 3, causal=True).shape == layers.multi_head_attention(words, 1).shape == (5, 3)
+
+
+def test_activations_are_arguments_of_layers():
+    graph, x = image_graph()
+    last = layers.conv(x, 6, activation="relu", name="c")
+    assert last.name == "c_relu" and last.shape == (1, 6, 8, 12)
+    assert layers.transposed_conv(x, 2, activation="elu", name="t").name == "t_elu"
+    for name in ("relu", "tanh", "sigmoid", "gelu", "silu", "elu", "softplus"):
+        assert layers.dense(layers.flatten(x), 7, activation=name).shape == (1, 7)
+    assert layers.dense(layers.flatten(x), 7, activation=None, name="d").name == "d"
+
+
+def test_a_network_with_attention_learns(context):
+    generator = numpy.random.default_rng(1)
+    samples, features, labels = numpy.arange(320), numpy.zeros((320, 20, 16), numpy.float32), generator.integers(0, 3, 320)
+    features[:, :, 3:] = generator.normal(size=(320, 20, 13))
+    features[samples, generator.integers(0, 20, 320), labels] = 4  # one step says which class it is
+    graph = keelson.Graph("transformer")
+    x, y = graph.input("x", (20, 16)), graph.input("y", (), "int32")
+    h = layers.flatten(x, features=16)  # a row for each step
+    h = layers.layer_norm(h + layers.multi_head_attention(h, heads=4))
+    h = layers.layer_norm(h + layers.dense(layers.dense(h, 32, activation="gelu"), 16))
+    logits = layers.dense(layers.last_step(h), 3)
+    graph.output("logits", logits)
+    layers.cross_entropy(logits, y)
+    trainer = keelson.Trainer(keelson.Parameters(graph, context, seed=1), {"x": features, "y": labels.astype(numpy.int32)}, batch=16,
+                              epochs=15, optimizer=keelson.optim.Adam(), learning_rate=3e-3)
+    losses = [step.loss for step in trainer]
+    assert losses[0] > 0.8 and numpy.mean(losses[-20:]) < 0.4
 
 
 def test_losses_are_the_graphs():
@@ -79,6 +110,10 @@ def test_a_graph_tells_what_it_has():
     (lambda g, x: layers.conv(x, 6, (3, 3, 3), name="c"), "c:"),
     (lambda g, x: layers.dense(x, 3, name="d"), "d:"),
     (lambda g, x: layers.add([]), "at least one"),
+    (lambda g, x: layers.multiply([x, layers.max_pool(x)]), "values of different shapes cannot be multiplied"),
+    (lambda g, x: layers.dense(x, 3, activation="Tanh"), "activation is 'Tanh'. Expected one of 'relu', 'tanh'"),
+    (lambda g, x: layers.group_norm(x, 3), "4 channels cannot be divided into 3 groups"),
+    (lambda g, x: layers.multi_head_attention(layers.flatten(x, features=4), 3), "4 features cannot be divided into 3 heads"),
     (lambda g, x: layers.resize(x, 4, 4, grid="pytorch"), "'half_pixel', 'asymmetric', 'align_corners'"),
     (lambda g, x: g.input("z", (3,), dtype="float64"), "Expected one of 'float32', 'int32'"),
     (lambda g, x: g.input("x", (3,)), "x"),

@@ -18,6 +18,7 @@ const std::vector<SupportRow>& support_table() {
       //                                                         kokkos          onednn
       // op                   when                               f32     16 bits f32      bf16     f16
       {"AddRows",            "",                                 takes,  never,  never,   never,   never},
+      {"Attention",          "",                                 takes,  takes,  never,   never,   never},
       {"BatchNorm",            "strided",                            takes,   takes,   if_fast, if_fast, may},
       {"BatchNorm",            "oneDNN's own layout",                never,   never,   may,     may,     may},
       {"BatchNorm",            "with ReLU",                          takes,   takes,   never,   never,   never},
@@ -47,8 +48,8 @@ const std::vector<SupportRow>& support_table() {
       {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
       {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
-      {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
       {"GroupNorm",          "",                                 takes,  takes,  never,   never,   never},
+      {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
       {"LambStep",           "",                                 takes,  never,  never,   never,   never},
       {"Loss",               "",                                 takes,  never,  never,   never,   never},
       {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
@@ -60,9 +61,9 @@ const std::vector<SupportRow>& support_table() {
       {"Pool",               "max, channels contiguous",         takes,  takes,  takes,   never,   never},
       {"Pool",               "max, channels not contiguous",     takes,  takes,  never,   never,   never},
       {"Pool",               "oneDNN's own layout",              never,  never,  takes,   may,     may},
+      {"Product",            "",                                 takes,  takes,  never,   never,   never},
       {"RecurrentCell",      "",                                 takes,  takes,  never,   never,   never},
       {"Reorder",            "strided",                          takes,  takes,  takes,   takes,   takes},
-      {"Product",            "",                                 takes,  takes,  never,   never,   never},
       {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
       {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
@@ -103,6 +104,7 @@ using namespace ops;
 // ---- the cell of a description
 
 SupportCell cell(const AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
+SupportCell cell(const AttentionDesc& d, Device&) { return {"Attention", "", d.src.dtype}; }
 SupportCell cell(const BatchNormDesc& d, Device&) {
   return {"BatchNorm", d.relu ? "with ReLU" : strided_or_own(d.src), d.src.dtype};
 }
@@ -150,9 +152,9 @@ SupportCell cell(const DropoutDesc& d, Device&) { return {"Dropout", "", d.src.d
 SupportCell cell(const EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
 SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
 SupportCell cell(const FoldBatchNormDesc& d, Device&) { return {"FoldBatchNorm", "", d.weights.dtype}; }
+SupportCell cell(const GroupNormDesc& d, Device&) { return {"GroupNorm", "", d.src.dtype}; }
 SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
 SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
-SupportCell cell(const GroupNormDesc& d, Device&) { return {"GroupNorm", "", d.src.dtype}; }
 SupportCell cell(const ClassSumsDesc& d, Device&) { return {"ClassSums", "", d.prediction.dtype}; }
 SupportCell cell(const LossDesc& d, Device&) { return {"Loss", "", d.prediction.dtype}; }
 SupportCell cell(const MatMulDesc& d, Device&) {
@@ -170,11 +172,11 @@ SupportCell cell(const PoolDesc& d, Device&) {
                                                                                : "max, channels not contiguous";
   return {"Pool", when, d.src.dtype};
 }
+SupportCell cell(const ProductDesc& d, Device&) { return {"Product", "", d.dst.dtype}; }
 SupportCell cell(const RecurrentCellDesc& d, Device&) { return {"RecurrentCell", "", d.type}; }
 SupportCell cell(const ReorderDesc& d, Device&) {
   const DType from = d.src.dtype, to = d.dst.dtype;
   const auto when = from == DType::f64 || to == DType::f64                 ? "from or to f64"
-SupportCell cell(const ProductDesc& d, Device&) { return {"Product", "", d.dst.dtype}; }
                     : is_half(from) && is_half(to) && from != to           ? "between bf16 and f16"
                     : d.src.layout.is_opaque() || d.dst.layout.is_opaque() ? own_layout
                                                                            : "strided";
@@ -208,6 +210,10 @@ Desc example(DType t);
 template <>
 AddRowsDesc example(DType t) {
   return {plain({4, 16}, t), plain(matrix, t), true};
+}
+template <>
+AttentionDesc example(DType t) {
+  return {plain(matrix, t), 4, 2};
 }
 template <>
 BatchNormDesc example(DType t) {
@@ -276,16 +282,16 @@ FoldBatchNormDesc example(DType t) {
   return {plain({16, 16, 3, 3}, t)};
 }
 template <>
+GroupNormDesc example(DType t) {
+  return {last(image, t), 4};
+}
+template <>
 LambDirectionDesc example(DType t) {
   return {{}, plain(matrix, t)};
 }
 template <>
 LambStepDesc example(DType t) {
   return {plain(matrix, t)};
-GroupNormDesc example(DType t) {
-  return {last(image, t), 4};
-}
-template <>
 }
 template <>
 ClassSumsDesc example(DType t) {
@@ -312,6 +318,10 @@ PoolDesc example(DType t) {
   return {halves, last(image, t), any({2, 16, 4, 4}, t)};
 }
 template <>
+ProductDesc example(DType t) {
+  return {2, plain(matrix, t)};
+}
+template <>
 RecurrentCellDesc example(DType t) {
   return {CellKind::lstm, 2, 3, 16, t};
 }
@@ -322,10 +332,6 @@ ReorderDesc example(DType t) {
 template <>
 ResizeDesc example(DType t) {
   return {plain(image, t), 12, 20};
-}
-template <>
-ProductDesc example(DType t) {
-  return {2, plain(matrix, t)};
 }
 template <>
 RmsNormDesc example(DType t) {

@@ -69,13 +69,13 @@ std::vector<LayerCase> element_cases() {
       {"softmax of channels", {3, 4, 2}, [](Var x) { return softmax(x, 1); }},
       {"softmax of the last axis", {3, 4, 2}, [](Var x) { return softmax(x, 3); }},
       {"add", {3, 4}, [](Var x) { return add({x, tanh(x), x}); }},
+      {"multiply", {3, 4}, [](Var x) { return multiply({x, tanh(x), x}); }},
+      {"multiply of convolutions", {2, 4, 5}, [](Var x) { return tanh(conv(x, {.filters = 3})) * sigmoid(conv(x, {.filters = 3})); }},
       {"concat", {2, 3, 4}, [](Var x) { return concat({x, tanh(x), x}); }},
       {"concat along the last axis", {2, 3, 4}, [](Var x) { return concat({x, tanh(x)}, 3); }},
       {"flatten", {2, 3, 4}, [](Var x) { return flatten(x); }},
       {"flatten, channels last", {2, 3, 2, 2}, [](Var x) { return flatten(x, ElementOrder::channels_last); }},
       {"reshape", {2, 3, 4}, [](Var x) { return reshape(x, {4, 6}); }},
-      {"multiply", {3, 4}, [](Var x) { return multiply({x, tanh(x), x}); }},
-      {"multiply of convolutions", {2, 4, 5}, [](Var x) { return tanh(conv(x, {.filters = 3})) * sigmoid(conv(x, {.filters = 3})); }},
   };
 }
 
@@ -93,6 +93,10 @@ std::vector<LayerCase> row_cases() {
       {"gru", {3, 4}, [=](Var x) { return gru(rows(x), {.hidden = 3, .layers = 2}); }},
       {"lstm without a state", {3, 4}, [=](Var x) { return lstm(rows(x), {.hidden = 3, .carries_state = false}); }},
       {"gru without a state, last step", {3, 4}, [=](Var x) { return last_step(gru(rows(x), {.hidden = 3, .carries_state = false})); }},
+      {"layer_norm of steps", {3, 4}, [=](Var x) { return layer_norm(rows(x), {.epsilon = 0.1f}); }},
+      {"attention", {5, 4}, [=](Var x) { const Var r = rows(x); return attention(scale(r, 3), tanh(r), r, 2); }},
+      {"attention, causal", {5, 4}, [=](Var x) { const Var r = rows(x); return attention(scale(r, 3), r, scale(r, -1), 1, true); }},
+      {"multi_head_attention", {4, 4}, [=](Var x) { return multi_head_attention(rows(x), {.heads = 2, .causal = true, .bias = false}, "all"); }},
       {"last_step", {3, 4}, [=](Var x) { return last_step(rows(x)); }},
       {"last_step of one", {4}, [=](Var x) { return last_step(rows(x)); }},
   };
