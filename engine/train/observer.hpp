@@ -10,7 +10,7 @@
 namespace keelson {
 
 /// Why training ended.
-enum class StopReason { epochs_done, max_steps, target_reached, time_limit, interrupted };
+enum class StopReason { epochs_done, max_steps, target_reached, time_limit, interrupted, stopped };
 std::string to_string(StopReason reason);
 
 /// The trainer calls its observers when something happens in training. The trainer itself prints nothing and writes

@@ -13,7 +13,7 @@ void StopVote::regroup(Communicator* communicator, std::size_t slack) {
   votes_.clear();
   votes_.resize(slack + 1);
   if (!communicator || communicator->size() == 1) return;
-  for (Vote& v : votes_) v.sum = communicator->on_host().make_allreduce(v.counts, 3, "vote on ending the run");
+  for (Vote& v : votes_) v.sum = communicator->on_host().make_allreduce(v.counts, 4, "vote on ending the run");
 }
 
 void StopVote::wait() {
@@ -21,13 +21,14 @@ void StopVote::wait() {
     if (v.sum) v.sum->wait();
 }
 
-void StopVote::begin(double extra, bool failed) {
+void StopVote::begin(double extra, bool failed, bool stopped) {
   const auto steps = static_cast<double>(votes_.size() + 1);  // until the decision is known, and one more
   const double needed = extra + steps * step_seconds_ + 1.5 * reserve_ + 0.01 * limit_;
   Vote& v = votes_[begun_++ % votes_.size()];
   v.counts[0] = limit_ > 0 && elapsed() + needed > limit_ ? 1 : 0;
   v.counts[1] = interrupted_ && interrupted_() ? 1 : 0;
   v.counts[2] = failed ? 1 : 0;
+  v.counts[3] = stopped ? 1 : 0;
   if (v.sum) v.sum->start();
 }
 
@@ -36,7 +37,9 @@ StopVote::Reason StopVote::end() {
   const Vote& v = votes_[begun_ % votes_.size()];  // the oldest
   if (v.sum) v.sum->wait();
   if (v.counts[2] > 0) return Reason::failed;
-  return v.counts[1] > 0 ? Reason::interrupted : v.counts[0] > 0 ? Reason::time_limit : Reason::none;
+  if (v.counts[1] > 0) return Reason::interrupted;
+  if (v.counts[3] > 0) return Reason::stopped;
+  return v.counts[0] > 0 ? Reason::time_limit : Reason::none;
 }
 
 }  // namespace keelson

@@ -11,13 +11,13 @@
 
 namespace keelson {
 
-/// Ends training on all ranks after the same step when any rank votes for the end: after a signal, or when the time
-/// left is just enough for a step and a checkpoint. The vote runs beside the step's own work, so that ranks do not wait
-/// for it.
+/// Ends training on all ranks after the same step when any rank votes for the end: after a signal, after
+/// Trainer::stop(), or when the time left is just enough for a step and a checkpoint. The vote runs beside the step's
+/// own work, so that ranks do not wait for it.
 class StopVote {
  public:
   /// The ranks' decision. none: training goes on. failed: a rank cannot go on, and will throw.
-  enum class Reason : int { none = 0, time_limit = 1, interrupted = 2, failed = 3 };
+  enum class Reason : int { none = 0, time_limit = 1, interrupted = 2, failed = 3, stopped = 4 };
 
   /// `limit`: seconds from `start` on that training may take; 0: no limit. `interrupted`: called once per step, true
   /// votes for the end; may be empty. `communicator` null: this rank alone.
@@ -32,8 +32,8 @@ class StopVote {
   /// Returns when no vote is in flight. end() still has their decisions. Collective.
   void wait();
   /// Before the step: casts this rank's vote. `extra`: seconds that work after the step will take (a validation).
-  /// `failed`: this rank cannot go on.
-  void begin(double extra = 0, bool failed = false);
+  /// `failed`: this rank cannot go on. `stopped`: its caller wants the end.
+  void begin(double extra = 0, bool failed = false, bool stopped = false);
   Reason end();  ///< after the step: the ranks' decision, the same on all; none for steps before the first
 
   /// Tells how many seconds a step took. The time of the next step is estimated from the slowest of the recent steps.
@@ -50,7 +50,7 @@ class StopVote {
   std::function<bool()> interrupted_;
   double step_seconds_ = 0, reserve_ = 1;
   struct Vote {
-    double counts[3] = {0, 0, 0};  ///< ranks out of time, interrupted, failed
+    double counts[4] = {0, 0, 0, 0};  ///< ranks out of time, interrupted, failed, stopped
     std::unique_ptr<Collective> sum;
   };
   std::vector<Vote> votes_;  ///< of the last steps

@@ -6,6 +6,7 @@
 
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/base/trace.hpp"
 #include "engine/execute/culprit.hpp"
 #include "engine/ops/loss.hpp"
@@ -70,6 +71,8 @@ std::string to_string(StopReason reason) {
       return "time limit";
     case StopReason::interrupted:
       return "interrupted";
+    case StopReason::stopped:
+      return "stopped";
   }
   return "";
 }
@@ -105,6 +108,7 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker
   if (is_rank0()) observers_.make_rank0_observers();
   begun_ = false;
   stop_.reset();
+  asked_to_stop_ = false;
   begin();
   after_step();  // of a run that was stopped between the last step of an epoch and its validation
   while (step()) after_step();
@@ -147,6 +151,7 @@ bool Trainer::step() {
   begin();
   if (stop_) return false;
   stop_ = limit_reached();
+  if (!stop_ && asked_to_stop_ && is_alone()) stop_ = StopReason::stopped;
   if (!stop_ && epoch_done()) {  // at a limit the epoch stays as it is, and its validation is still to come
     begin_next_epoch();
     stop_ = limit_reached();
@@ -212,15 +217,15 @@ void Trainer::prepare_step() {
 
 PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   vote_.reserve(checkpoints_.longest_seconds());
-  vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch(state_) ? validation_seconds_ : 0, checkpoints_.failed());
+  vote_.begin(state_.step_in_epoch + 1 == steps_of_epoch(state_) ? validation_seconds_ : 0, checkpoints_.failed(),
+              asked_to_stop_);
   PendingStep now{.epoch = state_.epoch, .weight = batch.total_weight()};
   TimeSplit& seconds = now.record.seconds;
   seconds.input += batches_.take_waits(watch.lap());
   ops::StepParams params;
   params.seed = options_.seed;
   params.step = static_cast<std::uint64_t>(state_.step);
-  last_rate_ = (options_.learning_rate ? options_.learning_rate(state_) : options_.schedule.at(position(state_))) *
-               (pruning_.enabled() ? pruning_.rate_factor() : 1);
+  last_rate_ = learning_rate() * (pruning_.enabled() ? pruning_.rate_factor() : 1);
   params.learning_rate = static_cast<float>(last_rate_);
   if (pruning_.enabled()) now.samples.assign(batch.indices, batch.indices + batch.count);
   if (ranks_.waits()) return now;
@@ -280,7 +285,35 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   if (decision_ == StopVote::Reason::failed)
     retry_until_agreed({"a checkpoint", [&] { checkpoints_.finish(); }});
   else if (decision_ != StopVote::Reason::none)
-    stop_ = decision_ == StopVote::Reason::interrupted ? StopReason::interrupted : StopReason::time_limit;
+    stop_ = decision_ == StopVote::Reason::interrupted ? StopReason::interrupted
+            : decision_ == StopVote::Reason::stopped   ? StopReason::stopped
+                                                       : StopReason::time_limit;
+}
+
+bool Trainer::any_asked_to_stop() {
+  double any = asked_to_stop_ ? 1 : 0;
+  retry_until_agreed({"the vote on ending the run", [&] {
+                        if (!is_alone()) communicator_->on_host().allreduce(&any, 1, Reduction::max);
+                      }});
+  return any > 0;
+}
+
+double Trainer::scheduled_rate() const {
+  return options_.learning_rate ? options_.learning_rate(state_) : options_.schedule.at(position(state_));
+}
+
+void Trainer::set_learning_rate(double rate) {
+  const double scheduled = scheduled_rate();
+  if (!(rate >= 0 && std::isfinite(rate))) refuse("the learning rate is {}. Expected a number of at least 0", rate);
+  if (scheduled == 0)
+    refuse(
+        "the learning rate cannot be set to {} where the schedule ({}) has the rate 0, since it becomes a factor of "
+        "the schedule: set it in another step, or give another schedule",
+        rate, options_.schedule.to_string());
+  if (!is_alone())
+    compare_values(*communicator_, {{"the rate", fmt::format("{}", rate)}}, "learning rates",
+                   "set it to the same number on all ranks");
+  state_.observed[rate_factor_entry] = {rate / scheduled};
 }
 
 void Trainer::take_vote() {
@@ -395,6 +428,7 @@ EpochRecord Trainer::end_epoch() {
   }
   last_epoch_ = record;
   observers_.notify([&](auto& o) { o.on_epoch(state_, record, validation ? &*validation : nullptr); });
+  if (any_asked_to_stop()) stop_ = StopReason::stopped;
   if (options_.target > 0 && validation && !better(options_.target, state_.metric)) stop_ = StopReason::target_reached;
   return record;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -120,6 +121,18 @@ class Trainer {
   /// The latest step whose loss is known. On a device that the host runs ahead of, this is the step before the latest
   /// one, unless wait() was called; in some of the modes of TrainerOptions::sync an earlier one.
   const StepRecord& last_step() const { return last_step_; }
+  /// Ends training (StopReason::stopped), if any rank calls it: in an observer's on_epoch(), with the epoch; else on
+  /// one rank before the next step, and on several ranks, which must agree first, as soon as they have, which is after
+  /// one more step (in some of the modes of TrainerOptions::sync after a few). The last checkpoint and run() or
+  /// finish() are as at any other end. Any thread may call it. run() and resume() forget calls from before.
+  void stop() { asked_to_stop_ = true; }
+  /// The learning rate of the next step, but for the factor of TrainerOptions::prune.
+  double learning_rate() const { return scheduled_rate() * rate_factor(state_); }
+  /// The next step has this learning rate: all rates of the schedule are from now on multiplied by the same factor,
+  /// which checkpoints hold (rate_factor_entry). Called between two steps, or by observers. Throws InputError for a
+  /// rate that is negative or not finite, where the schedule's rate is 0, and if the ranks give different rates.
+  /// Collective.
+  void set_learning_rate(double rate);
   /// Why step() returned false, or why the next step() will return false, as far as that is known.
   std::optional<StopReason> stop_reason() const { return stop_; }
 
@@ -180,6 +193,8 @@ class Trainer {
   /// The rest of the step: moves the parameters, and ends what can be ended of this step and of steps before.
   void apply(PendingStep step, const Batch& batch, Stopwatch& watch);
   void take_vote();
+  bool any_asked_to_stop();       ///< collective
+  double scheduled_rate() const;  ///< of the next step, without rate_factor()
   /// Ends steps until `left` of them are pending.
   void finish_pending(std::size_t left);
   PendingSteps::Finish finisher();  ///< what ends a pending step
@@ -233,6 +248,7 @@ class Trainer {
     return judge ? judge->better(a, b) : a < b;
   }
   bool is_rank0() const { return !communicator_ || communicator_->rank() == 0; }
+  bool is_alone() const { return !communicator_ || communicator_->size() == 1; }
   double units(double samples) const { return samples * static_cast<double>(options_.unit.per_sample); }
 
   const TrainerOptions options_;
@@ -251,6 +267,7 @@ class Trainer {
   StopVote vote_;
   ProgressChoice progress_;
   RunClock clock_;
+  std::atomic<bool> asked_to_stop_ = false;
   bool begun_ = false;      ///< begin() has been called since the last run() or resume()
   const bool runs_ahead_;   ///< steps are queued while the device is at work on the one before
   bool up_to_date_ = true;  ///< this rank's parameters are those after the latest step

@@ -318,6 +318,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   session_.make_synchronizer();  // of the parameters that are there now
   join_ranks();
   begun_ = false;
+  asked_to_stop_ = false;
   stop_.reset();
   last_epoch_.reset();
   checkpoints_.resume(reader.path(), state_);

@@ -151,6 +151,38 @@ TEST(TrainerStep, RefusesWhatDoesNotFit) {
   EXPECT_NE(message_of<Error>([&] { alone.validate(); }).find("without validation data"), std::string::npos);
 }
 
+TEST(TrainerStep, EndsWhereTheCallerWants) {
+  Own own;
+  int steps = 0;
+  while (own.trainer.step())
+    if (++steps == 3) own.trainer.stop();
+  EXPECT_EQ(steps, 3);
+  EXPECT_EQ(own.trainer.stop_reason(), StopReason::stopped);
+  struct Stops final : TrainObserver {
+    explicit Stops(Trainer& t) : trainer(t) {}
+    void on_epoch(const RunState&, const EpochRecord&, const Evaluation*) override { trainer.stop(); }
+    Trainer& trainer;
+  } stops(own.trainer);
+  EXPECT_EQ(own.trainer.run({&stops}).reason, StopReason::stopped);
+  EXPECT_EQ(own.trainer.state().epoch, 1);
+  EXPECT_EQ(own.trainer.run().reason, StopReason::epochs_done);
+}
+
+TEST(TrainerStep, TheRateBecomesAFactorOfTheSchedule) {
+  auto o = small_options();
+  o.schedule = {.kind = Schedule::Kind::linear, .base = 0.01, .final = 0.001, .epochs = 2};
+  Own own(o);
+  own.trainer.step();
+  const double scheduled = o.schedule.at(0.2);
+  EXPECT_EQ(own.trainer.learning_rate(), scheduled);
+  own.trainer.set_learning_rate(scheduled / 4);
+  own.trainer.step();
+  EXPECT_EQ(own.trainer.last_step().learning_rate, scheduled / 4);
+  EXPECT_EQ(own.trainer.learning_rate(), o.schedule.at(0.4) / 4);
+  EXPECT_EQ(rate_factor(own.trainer.state()), 0.25);
+  EXPECT_NE(message_of<InputError>([&] { own.trainer.set_learning_rate(-1); }).find("at least 0"), std::string::npos);
+}
+
 TEST(TrainerStep, EndsAfterAVoteOrAtTheTarget) {
   int asked = 0;
   auto o = small_options();

@@ -26,6 +26,11 @@ std::int64_t samples_in_epoch(const RunState& s) {
   return std::min(s.part_sample + of_part, samples_of_epoch(s));
 }
 
+double rate_factor(const RunState& s) {
+  const auto found = s.observed.find(rate_factor_entry);
+  return found == s.observed.end() || found->second.empty() ? 1 : found->second[0];
+}
+
 double position(const RunState& s) { return static_cast<double>(s.epoch) + epoch_fraction(s); }
 
 void begin_next_epoch(RunState& s) {

@@ -78,7 +78,7 @@ struct RunState {
 
   /// Values that observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
   /// "target_sum". The checkpoint stores them in attributes of these names. The trainer itself has the entries
-  /// network_changes_entry and step_ms_entry.
+  /// network_changes_entry, step_ms_entry and rate_factor_entry.
   std::map<std::string, std::vector<double>> observed;
 };
 
@@ -90,6 +90,9 @@ inline constexpr const char* network_changes_entry = "network_changes";
 /// on all ranks; there after the first epoch of a training with TrainerOptions::change_network.
 inline constexpr const char* step_ms_entry = "step_ms";
 
+/// The entry of RunState::observed with the factor of the learning rate (Trainer::set_learning_rate); not there: 1.
+inline constexpr const char* rate_factor_entry = "learning_rate_factor";
+
 std::int64_t samples_of_epoch(const RunState& state);  ///< of the epoch under way, of all ranks together
 /// Steps of the epoch under way. In an epoch that more ranks have begun, their steps and those of the ranks that are
 /// left.
@@ -97,6 +100,7 @@ std::int64_t steps_of_epoch(const RunState& state);
 std::int64_t samples_in_epoch(const RunState& state);  ///< of the epoch under way, done by all ranks
 /// Finished epochs, with the part of the epoch under way that is done, as schedules count it.
 double position(const RunState& state);
+double rate_factor(const RunState& state);  ///< of the learning rate: rate_factor_entry
 /// Counts the epoch under way as finished.
 void begin_next_epoch(RunState& state);
 /// So many ranks take the epoch under way over, with the same batch per rank, or per replica of several ranks. Does
