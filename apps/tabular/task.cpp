@@ -38,15 +38,6 @@ std::vector<TargetUnit> target_units(const Scaling& s) {
   return units;
 }
 
-void LossMetric::reset(const MetricSetup& setup) {
-  sum_ = {};
-  units_ = setup.units;
-}
-
-void LossMetric::update(const MetricBatch& batch) { sum_.add(batch.loss); }
-
-void LossMetric::reduce(Communicator* communicator) { ExactSum::reduce({&sum_, 1}, communicator); }
-
 ClassMetrics::ClassMetrics(const std::string& judge, const Scaling& s)
     : accuracy(std::make_shared<Accuracy>(s.classes)), auc(std::make_shared<RocAuc>(s.classes)), all{accuracy, auc} {
   if (judge == "auc") std::swap(all[0], all[1]);

@@ -10,6 +10,7 @@
 #include "engine/graph/graph.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/metrics/accuracy.hpp"
+#include "engine/train/metrics/loss_metric.hpp"
 #include "engine/train/metrics/roc_auc.hpp"
 
 namespace keelson::tabular {
@@ -25,22 +26,6 @@ Scaling scaling_of(const CheckpointReader& checkpoint);
 
 /// The targets with their units, for metrics of numbers.
 std::vector<TargetUnit> target_units(const Scaling& scaling);
-
-/// The mean loss as a metric, to choose the best epoch by.
-class LossMetric final : public Metric {
- public:
-  std::string name() const override { return "loss"; }
-  bool reads_predictions() const override { return false; }
-  std::optional<double> of_loss(double mean_loss) const override { return mean_loss; }
-  void reset(const MetricSetup& setup) override;
-  void update(const MetricBatch& batch) override;
-  void reduce(Communicator* communicator) override;
-  double value() const override { return sum_.value() / units_; }
-
- private:
-  ExactSum sum_;
-  double units_ = 1;
-};
 
 /// Metrics of classes: accuracy and ROC AUC, the judge first.
 struct ClassMetrics {
