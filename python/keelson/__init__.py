@@ -12,9 +12,9 @@
 
     context = keelson.Context()
     parameters = keelson.Parameters(graph, context, seed=1)
-    trainer = keelson.Trainer(parameters, {"x": cubes, "y": amplitudes}, batch=8, optimizer=keelson.optim.Adam())
-    for step in trainer:
-        print(step.step, step.loss)
+    trainer = keelson.Trainer(parameters, {"x": cubes, "y": amplitudes}, epochs=10)
+    history = trainer.run()
+    print(history["loss"])
 """
 
 import atexit as _atexit
@@ -30,22 +30,25 @@ if "OMP_WAIT_POLICY" not in _os.environ:
 from ._errors import Error, InputError, OutOfMemory, RanksLost, UnknownName
 from . import _engine
 from ._engine import (
-    Checkpoint, Communicator, Context, Epoch, Evaluation, Graph, Inference, Init, Parameters, Plan, RunState, Step,
-    Trainer, Var, backends, evaluate, export_onnx, layers, metrics, optim, world)
+    Checkpoint, Communicator, Context, Epoch, Evaluation, Graph, Inference, Init, NetworkChange, Parameters, Plan, RunState,
+    Step, Trainer, Var, backends, change_channels, evaluate, export_onnx, layers, metrics, optim, world)
 from ._engine import version as __version__
 from . import data, nets
 from ._callback import Callback
 from ._ensemble import Ensemble
 from ._estimators import KeelsonClassifier, KeelsonRegressor, fit
+from ._history import History
 from ._predictor import Predictor
-from ._progress import History, Progress
+from ._progress import Progress
 from ._search import FoundNetwork, SearchResult, search
+from ._stopping import EarlyStopping, ReduceOnPlateau
 
 __all__ = [
-    "Callback", "Checkpoint", "Communicator", "Context", "Ensemble", "Epoch", "Error", "Evaluation", "FoundNetwork",
-    "Graph", "History", "Inference", "InputError", "Init", "KeelsonClassifier", "KeelsonRegressor", "OutOfMemory", "Parameters",
-    "Plan", "Predictor", "Progress", "RanksLost", "RunState", "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends",
-    "data", "evaluate", "export_onnx", "fit", "layers", "metrics", "nets", "optim", "search", "world"]
+    "Callback", "Checkpoint", "Communicator", "Context", "EarlyStopping", "Ensemble", "Epoch", "Error", "Evaluation",
+    "FoundNetwork", "Graph", "History", "Inference", "Init", "InputError", "KeelsonClassifier", "KeelsonRegressor",
+    "NetworkChange", "OutOfMemory", "Parameters", "Plan", "Predictor", "Progress", "RanksLost", "ReduceOnPlateau",
+    "RunState", "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends", "change_channels", "data", "evaluate",
+    "export_onnx", "fit", "layers", "metrics", "nets", "optim", "search", "world"]
 
 _sys.modules[__name__ + ".layers"] = layers
 _sys.modules[__name__ + ".metrics"] = metrics

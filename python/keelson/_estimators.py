@@ -1,16 +1,14 @@
 """Networks for arrays with the methods of scikit-learn's estimators. scikit-learn itself is not needed."""
 
-import math
 import os
 import sys
 
 import numpy
 
 from . import _engine, _errors, nets
-from ._callback import Callback
 from ._engine import data as _data
 from ._engine import layers as _layers
-from ._progress import History, Progress
+from ._stopping import EarlyStopping
 
 __all__ = ["KeelsonClassifier", "KeelsonRegressor", "fit"]
 
@@ -33,27 +31,6 @@ def _conv_network(shape, outputs, classes, units, dropout):
     else:
         _layers.mse(prediction, graph.input("y", (outputs,)))
     return graph
-
-
-class _BestEpoch(Callback):
-    """Keeps the parameters of the epoch with the smallest validation loss."""
-
-    def __init__(self, parameters):
-        self._parameters, self._values = parameters, {}
-        self._loss, self._epoch, self._last = math.inf, 0, 0
-
-    def on_epoch(self, trainer, epoch):
-        self._last = epoch.epoch
-        if epoch.validation_loss < self._loss:
-            self._loss, self._epoch = epoch.validation_loss, epoch.epoch
-            self._values = {name: numpy.array(self._parameters[name]) for name in self._parameters}
-
-    def epochs_since(self):
-        return self._last - self._epoch
-
-    def restore(self):
-        for name, value in self._values.items():
-            self._parameters[name] = value
 
 
 class _Estimator:
@@ -111,8 +88,6 @@ class _Estimator:
             state["_values"] = {name: numpy.array(self.parameters_[name]) for name in self.parameters_}
             for name in ("graph_", "parameters_", "_inference"):
                 state.pop(name, None)
-        if "history_" in state:
-            state["history_"] = None
         state["context"] = None
         return state
 
@@ -226,19 +201,12 @@ class _Estimator:
         return self
 
     def _train(self, training, held):
-        self.history_, best = History(), _BestEpoch(self.parameters_)
-        callbacks = [self.history_, best]
-        if self.verbose is not False:
-            callbacks.append(Progress(self.epochs, always=bool(self.verbose)))
         batch = min(self.batch, len(training["x"]))
+        stopping = [] if held is None else [EarlyStopping(self.patience)]
         with _engine.Trainer(self.parameters_, training, held, batch=batch, epochs=self.epochs, seed=self._seed,
-                             optimizer=self.optimizer or _engine.optim.Adam(), learning_rate=self.learning_rate,
-                             callbacks=callbacks) as trainer:
-            for _ in trainer:
-                if held is not None and self.patience is not None and best.epochs_since() >= self.patience:
-                    break
-        best.restore()
-        self.n_iter_ = len(self.history_)
+                             optimizer=self.optimizer, learning_rate=self.learning_rate, callbacks=stopping) as trainer:
+            self.history_ = trainer.run(progress=self.verbose)
+        self.n_iter_ = len(self.history_["epoch"])
 
     def _predicted(self, X):
         if not hasattr(self, "graph_"):

@@ -1,35 +1,11 @@
-"""What a training tells while it goes on, and afterwards."""
+"""What a training tells while it goes on."""
 
-import math
 import sys
+import time
 
 from ._callback import Callback
 
-__all__ = ["History", "Progress"]
-
-
-class History(Callback):
-    """Collects the results of all epochs: a callback of keelson.Trainer.
-
-    epochs: list of keelson.Epoch. history["validation_loss"] is the list of this number, an attribute of keelson.Epoch, over
-    the epochs.
-    """
-
-    def __init__(self):
-        self.epochs = []
-
-    def on_epoch(self, trainer, epoch):
-        """Appends the results of the epoch."""
-        self.epochs.append(epoch)
-
-    def __getitem__(self, name):
-        return [getattr(epoch, name) for epoch in self.epochs]
-
-    def __len__(self):
-        return len(self.epochs)
-
-    def __repr__(self):
-        return f"<keelson.History: {len(self.epochs)} epochs>"
+__all__ = ["Progress"]
 
 
 def _watched(stream):
@@ -38,33 +14,65 @@ def _watched(stream):
 
 
 class Progress(Callback):
-    """Shows how far a training is, in one line that is rewritten: a callback of keelson.Trainer.
+    """Shows how far a training is: a callback of keelson.Trainer, which Trainer.run() has of itself.
 
-    epochs: those of the trainer. stream: where to write; by default the standard error. always: also where it is neither a
-    terminal nor a notebook; there each epoch is a line. Only the first rank of a job writes.
+    On a terminal and in a notebook it is one line that is rewritten. Elsewhere nothing is written or, with `always`, a line
+    after each epoch. stream: where to write; by default the standard error. Only the first rank of a job writes.
     """
 
-    def __init__(self, epochs, stream=None, always=False):
-        self.epochs, self._stream, self._always = epochs, stream or sys.stderr, always
-        self._width = 0
+    _SECONDS = 0.2  # between two texts within an epoch
 
-    def on_epoch(self, trainer, epoch):
-        """Writes the line of the epoch."""
+    def __init__(self, stream=None, always=False):
+        self._stream, self._always = stream or sys.stderr, always
+        self._width, self._next = 0, 0.0
+
+    def _writes(self):
         from . import _engine
 
-        live = _watched(self._stream)
-        if not (live or self._always) or _engine.world().rank != 0:
-            return
-        text = f"epoch {epoch.epoch}/{self.epochs}: loss {epoch.train_loss:.4g}"
-        if not math.isnan(epoch.validation_loss):
-            text += f", validation {epoch.validation_loss:.4g}"
-        text += f", {epoch.rate:.0f} samples/s"
-        self._stream.write(("\r" + text.ljust(self._width)) if live else text + "\n")
+        return (_watched(self._stream) or self._always) and _engine.world().rank == 0
+
+    def _rewrite(self, text):
+        self._stream.write("\r" + text.ljust(self._width))
         self._width = len(text)
         self._stream.flush()
 
+    def on_start(self, trainer, resumed_from):
+        """Waits a moment, so that short trainings show their epochs alone."""
+        self._next = time.monotonic() + self._SECONDS
+
+    def on_step(self, trainer, step):
+        """Writes the line of the step, a few times in a second."""
+        if time.monotonic() < self._next or not _watched(self._stream) or not self._writes():
+            return
+        self._next = time.monotonic() + self._SECONDS
+        state = trainer.state
+        self._rewrite(f"epoch {state.epoch + 1}/{trainer.epochs}, step {state.step_in_epoch}/{trainer.steps_per_epoch}: "
+                      f"loss {step.loss:.4g}, {step.rate:.0f} samples/s")
+
+    def on_epoch(self, trainer, epoch):
+        """Writes the line of the epoch."""
+        if not self._writes():
+            return
+        numbers = {"loss": epoch.train_loss, "val_loss": epoch.validation_loss, **epoch.metrics}
+        text = f"epoch {epoch.epoch}/{trainer.epochs}: "
+        text += ", ".join(f"{name} {value:.4g}" for name, value in numbers.items() if value == value)
+        text += f", {epoch.rate:.0f} samples/s"
+        if _watched(self._stream):
+            self._rewrite(text)
+        else:
+            self._stream.write(text + "\n")
+            self._stream.flush()
+
     def on_stop(self, trainer, reason):
         """Ends the line that is rewritten."""
-        if self._width and _watched(self._stream):
+        if self._width:
             self._stream.write("\n")
             self._stream.flush()
+        self._width = 0
+
+
+def of_run(wanted):
+    """The Progress of Trainer.run(progress=wanted); None: nothing is shown."""
+    if wanted is None:
+        return Progress() if _watched(sys.stderr) else None
+    return Progress(always=True) if wanted else None

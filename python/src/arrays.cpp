@@ -1,12 +1,13 @@
 #include "arrays.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstring>
 #include <new>
 #include <vector>
 
 #include "casters.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 
 namespace keelson::python {
@@ -67,6 +68,17 @@ nb::dlpack::dtype element_of(DType type) {
 }
 
 }  // namespace
+
+std::string shape_text(const Shape& shape) {
+  return fmt::format("({}{})", fmt::join(shape.begin(), shape.end(), ", "), shape.rank() == 1 ? "," : "");
+}
+
+std::string samples_text(const Shape& shape) {
+  if (shape.empty()) return "a single number";
+  Shape sample;
+  for (int i = 1; i < shape.rank(); ++i) sample.push_back(shape[i]);
+  return fmt::format("{} of {}", counted(shape[0], "sample"), shape_text(sample));
+}
 
 std::string text_of(nb::handle object) {
   const auto text = nb::steal(PyObject_Str(object.ptr()));

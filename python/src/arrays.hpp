@@ -25,6 +25,10 @@ struct HostArray {
 /// The array of a Python object; objects that are no arrays are converted by numpy.asarray. Throws InputError, naming
 /// `what`, if that is not possible, if the array lies on a device, or if it has more than max_rank dimensions.
 HostArray host_array(nb::handle object, const std::string& what);
+/// A shape as Python writes it: "(4, 1, 8)".
+std::string shape_text(const Shape& shape);
+/// A shape with the samples apart: "4 samples of (1, 8)"; for a shape without dimensions "a single number".
+std::string samples_text(const Shape& shape);
 /// The result of Python's str() for an object.
 std::string text_of(nb::handle object);
 /// NumPy's name of a dtype: "float64".

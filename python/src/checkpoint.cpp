@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 
+#include "engine/base/ranks.hpp"
+#include "engine/train/checkpoint/checkpoint.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "objects.hpp"
 
@@ -42,6 +44,26 @@ void load(const OpenCheckpoint& checkpoint, NetworkParameters& parameters) {
 }
 
 }  // namespace
+
+void save_parameters(NetworkParameters& parameters, const std::filesystem::path& path) {
+  const Turn turn(parameters);
+  const auto& network = *parameters.network;
+  Communicator* const ranks = parameters.device->communicator();
+  RunState state;
+  state.network = network.name;
+  state.config = network.config;
+  state.topology = Topology(network.graph).to_text();
+  state.seed = parameters.values.seed();
+  state.world_size = ranks ? ranks->size() : 1;
+  std::optional<CheckpointCopy> copy;
+  if (parameters.values.are_spread() || !ranks || ranks->rank() == 0)
+    copy = copy_run(state, parameters.values, {}, ranks);
+  on_first_rank(ranks, [&] { write_checkpoint(path, *copy); });
+}
+
+void load_parameters(NetworkParameters& parameters, const std::filesystem::path& path) {
+  load({path, false, parameters.device->ranks}, parameters);
+}
 
 void bind_checkpoint(nb::module_& m) {
   using Release = nb::call_guard<nb::gil_scoped_release>;

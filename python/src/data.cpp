@@ -32,7 +32,7 @@ Shape without_first(const Shape& shape) {
 std::string describe_fields(const std::vector<Field>& fields) {
   std::string text;
   for (const auto& f : fields)
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", f.name, to_string(f.shape), to_string(f.dtype));
+    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", f.name, shape_text(f.shape), numpy_name(f.dtype));
   return text;
 }
 
@@ -48,7 +48,7 @@ ArrayDataset::ArrayDataset(const nb::dict& arrays) {
       size_ = array.shape[0];
     else if (array.shape[0] != size_)
       refuse("{} has {} samples (the shape {}), but {} has {}. Expected the same number in all arrays", name,
-             array.shape[0], to_string(array.shape), fields_[0].name, size_);
+             array.shape[0], shape_text(array.shape), fields_[0].name, size_);
     fields_.push_back({name, without_first(array.shape), type});
     arrays_.push_back(std::move(array));
   }
@@ -95,8 +95,8 @@ void FunctionDataset::read(std::int64_t index, void* const* dst) const {
     auto array = host_array(sample[f], what);
     require_dtype(array, fields_[f].dtype, what);
     if (!(array.shape == fields_[f].shape))
-      refuse("{} has the shape {}. Expected {}, as in sample 0", what, to_string(array.shape),
-             to_string(fields_[f].shape));
+      refuse("{} has the shape {}. Expected {}, as in sample 0", what, shape_text(array.shape),
+             shape_text(fields_[f].shape));
     // As a batch of one sample.
     Shape shape{1}, strides{array.shape.elements()};
     for (int i = 0; i < array.shape.rank(); ++i) {

@@ -32,13 +32,13 @@ Predictions predictions_of(const Arrays& arrays) {
     require_dtype(array, DType::f32, what);
     if (!is_dense(array, false)) refuse("{}: expected an array without gaps", what);
     if (m > 0 && !(array.shape == p.shape))
-      refuse("{} have the shape {}, but those of member 0 {}. Expected the same in all", what, to_string(array.shape),
-             to_string(p.shape));
+      refuse("{} have the shape {}, but those of member 0 {}. Expected the same in all", what, shape_text(array.shape),
+             shape_text(p.shape));
     p.shape = array.shape;
     p.members.push_back(reinterpret_cast<const float*>(array.data));
     p.owners.push_back(std::move(array));
   }
-  if (p.shape.rank() < 2) refuse("the predictions have the shape {}. Expected (samples, ...)", to_string(p.shape));
+  if (p.shape.rank() < 2) refuse("the predictions have the shape {}. Expected (samples, ...)", shape_text(p.shape));
   return p;
 }
 
@@ -120,7 +120,7 @@ nb::dict combine_values(const Arrays& arrays, const std::vector<double>& scales)
   const std::int64_t elements = p.shape.elements();
   const auto targets = static_cast<std::int64_t>(scales.size());
   if (targets > 0 && elements / p.shape[0] % targets != 0)
-    refuse("{} scales for predictions of the shape {}. Expected one for each target", targets, to_string(p.shape));
+    refuse("{} scales for predictions of the shape {}. Expected one for each target", targets, shape_text(p.shape));
   Combined result(p.shape, p.shape);
   {
     const nb::gil_scoped_release release;
@@ -141,8 +141,8 @@ nb::dict combine_values(const Arrays& arrays, const std::vector<double>& scales)
 /// Lets `combination` see all samples as one batch.
 void combine(ensemble::Combination& combination, const Predictions& p, const HostArray& truth, DType type) {
   if (truth.shape.empty() || truth.shape[0] < 1 || p.shape[0] % truth.shape[0] != 0)
-    refuse("y has the shape {}, but the predictions {}. Expected the same number of samples", to_string(truth.shape),
-           to_string(p.shape));
+    refuse("y has the shape {}, but the predictions {}. Expected the same number of samples", shape_text(truth.shape),
+           shape_text(p.shape));
   const std::int64_t samples = truth.shape[0];
   MetricSetup setup{.data = "y",
                     .samples = samples,

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <nanobind/operators.h>
 
+#include "arrays.hpp"
 #include "casters.hpp"
 #include "engine/graph/init.hpp"
 #include "engine/graph/topology.hpp"
@@ -95,7 +96,7 @@ void bind_graph(nb::module_& m) {
           nb::is_operator(), "The product of two values of one shape, element by element.")
       .def("__repr__", [](const Value& v) {
         return fmt::format("<keelson.Var {}: {}>", v.network->graph.nodes()[static_cast<std::size_t>(v.var.node)].name,
-                           to_string(v.var.shape().shape));
+                           shape_text(v.var.shape().shape));
       });
   network
       .def(

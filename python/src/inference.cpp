@@ -133,15 +133,16 @@ std::vector<HostArray> Inference::check(const nb::dict& arrays) const {
     const auto& name = inputs_[i];
     const Tensor& tensor = tensors_[i];
     if (!arrays.contains(name.c_str()))
-      refuse("no array was given for the input '{}'. Expected {} of the shape Nx{}", name, numpy_name(tensor.dtype()),
-             to_string(sample_of(tensor.shape())));
+      refuse("no array was given for the input '{}'. Expected samples of {}, {}", name,
+             shape_text(sample_of(tensor.shape())), numpy_name(tensor.dtype()));
     auto array = host_array(arrays[name.c_str()], name);
     require_dtype(array, tensor.dtype(), name);
     const Shape sample = sample_of(tensor.shape());
     if (array.shape.rank() != tensor.shape().rank() || !(sample_of(array.shape) == sample)) {
       const bool one = array.shape == sample;
-      refuse("{} has the shape {}. Expected Nx{}, N samples{}", name, to_string(array.shape), to_string(sample),
-             one ? ": for a single one give x[None]" : "");
+      if (one) refuse("{} is one sample of {}. Expected an array of samples: give x[None]", name, shape_text(sample));
+      refuse("{} has the shape {}: {}. Expected samples of {}", name, shape_text(array.shape),
+             samples_text(array.shape), shape_text(sample));
     }
     if (!held.empty() && array.shape[0] != held[0].shape[0])
       refuse("{} has {} samples, but {} has {}. Expected the same number in all inputs", name, array.shape[0],

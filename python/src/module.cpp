@@ -34,9 +34,25 @@ std::string with_python_names(const std::string& message) {
   return text;
 }
 
+/// A message of the engine with NumPy's names of the dtypes: "float32" for the word "f32".
+std::string with_numpy_dtypes(std::string text) {
+  static const std::pair<std::string_view, std::string_view> names[] = {
+      {"f32", "float32"}, {"f64", "float64"}, {"s32", "int32"}, {"f16", "float16"}};
+  const auto in_word = [&](std::size_t i) {
+    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+  };
+  for (const auto& [name, numpy] : names)
+    for (std::size_t i = text.find(name); i != text.npos; i = text.find(name, i)) {
+      const bool is_word = !(i > 0 && in_word(i - 1)) && !in_word(i + name.size());
+      if (is_word) text.replace(i, name.size(), numpy);
+      i += is_word ? numpy.size() : name.size();
+    }
+  return text;
+}
+
 void translate(const std::exception_ptr& thrown, void*) {
   const auto set = [](PyObject* type, const std::exception& e) {
-    PyErr_SetString(type, with_python_names(e.what()).c_str());
+    PyErr_SetString(type, with_numpy_dtypes(with_python_names(e.what())).c_str());
   };
   try {
     std::rethrow_exception(thrown);
@@ -84,6 +100,7 @@ NB_MODULE(_engine, m) {
   nb::module_ metrics = m.def_submodule("metrics", "Numbers that measure how good a network is.");
   bind_metrics(metrics);
   bind_checkpoint(m);
+  bind_network_change(m);
   bind_trainer(m);
   bind_inference(m);
   bind_onnx(m);

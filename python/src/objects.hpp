@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -140,6 +141,11 @@ auto in_turn(NetworkParameters& parameters, const Work& work) {
   return work();
 }
 
+/// Writes the values into a file that is a checkpoint without steps. Collective. Called without the GIL.
+void save_parameters(NetworkParameters& parameters, const std::filesystem::path& path);
+/// Reads the values of a checkpoint. Collective. Called without the GIL.
+void load_parameters(NetworkParameters& parameters, const std::filesystem::path& path);
+
 void bind_communicator(nb::module_& m);
 void bind_context(nb::module_& m);
 void bind_graph(nb::module_& m);
@@ -153,6 +159,7 @@ void bind_generators(nb::module_& m);
 void bind_records(nb::module_& m);
 void bind_metrics(nb::module_& m);
 void bind_checkpoint(nb::module_& m);
+void bind_network_change(nb::module_& m);
 void bind_trainer(nb::module_& m);
 void bind_inference(nb::module_& m);
 void bind_onnx(nb::module_& m);

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <nanobind/stl/filesystem.h>
 
 #include <algorithm>
 
@@ -49,8 +50,8 @@ void set(NetworkParameters& p, const std::string& name, nb::handle given) {
   const auto array = host_array(given, name);
   require_dtype(array, DType::f32, name);
   if (!(array.shape == parameter.shape))
-    refuse("{} was given an array of the shape {}. Expected {}", name, to_string(array.shape),
-           to_string(parameter.shape));
+    refuse("{} was given an array of the shape {}. Expected {}", name, shape_text(array.shape),
+           shape_text(parameter.shape));
   std::vector<float> values(static_cast<std::size_t>(array.shape.elements()));
   copy_dense(array, -1, false, values.data());
   in_turn(p, [&] {
@@ -133,6 +134,14 @@ void bind_parameters(nb::module_& m) {
           "The values without a copy: a NumPy array, or on a GPU an object with __dlpack__. It keeps the "
           "parameters\n"
           "alive, and changes with each step. Raises InputError if only the backend can read the memory.")
+      .def(
+          "save", &save_parameters, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
+          "Writes the values into a file, which is a checkpoint without optimizer: load(), keelson.Checkpoint and the\n"
+          "programs read it. Collective.")
+      .def("load", &load_parameters, nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
+           "Reads the values of such a file, or of any checkpoint (keelson.Checkpoint). Raises InputError, naming the "
+           "first\n"
+           "parameter that differs, if the file is of another network. Collective.")
       .def_prop_ro(
           "graph", [](const NetworkParameters& p) { return p.network; }, "The graph.")
       .def_prop_ro(

@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "engine/train/checkpoint/run_state.hpp"
-#include "engine/train/records.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {
@@ -17,6 +18,13 @@ Evaluated evaluated(const Evaluation& evaluation, const std::vector<std::shared_
   return e;
 }
 
+EpochResult epoch_result(const EpochRecord& record, const std::vector<std::shared_ptr<Metric>>& metrics) {
+  EpochResult result{record, {}};
+  if (!std::isnan(record.validation_loss))
+    for (const auto& m : metrics) result.metrics[m->name()] = m->value();
+  return result;
+}
+
 void bind_records(nb::module_& m) {
   nb::class_<StepRecord>(m, "Step", "Results of one optimizer step.")
       .def_ro("step", &StepRecord::step, "Steps done, this one included.")
@@ -25,19 +33,21 @@ void bind_records(nb::module_& m) {
       .def_ro("learning_rate", &StepRecord::learning_rate, "Learning rate of this step.")
       .def_ro("rate", &StepRecord::rate, "Samples per second of all ranks together.")
       .def("__repr__", [](const StepRecord& s) { return fmt::format("<step {}: loss {:.6g}>", s.step, s.loss); });
-  nb::class_<EpochRecord>(m, "Epoch", "Results of one epoch.")
+  nb::class_<EpochResult>(m, "Epoch", "Results of one epoch.")
       .def_ro("epoch", &EpochRecord::epoch, "Epochs done.")
       .def_ro("step", &EpochRecord::step, "Optimizer steps done.")
       .def_ro("samples", &EpochRecord::samples, "Training samples that the epoch has used, of all ranks.")
       .def_ro("train_loss", &EpochRecord::train_loss, "Mean over the training samples of the epoch.")
       .def_ro("validation_loss", &EpochRecord::validation_loss, "NaN without validation.")
       .def_ro("metric", &EpochRecord::metric, "The first metric (the loss without metrics); NaN without validation.")
+      .def_ro("metrics", &EpochResult::metrics, "All metrics by name; empty without validation.")
       .def_ro("metric_values", &EpochRecord::metric_values, "The parts of the first metric.")
       .def_ro("learning_rate", &EpochRecord::learning_rate, "Learning rate of the last step.")
       .def_ro("rate", &EpochRecord::rate, "Samples per second of training, all ranks together.")
       .def_ro("validation_seconds", &EpochRecord::validation_seconds, "Wall time; 0 without validation.")
+      .def_prop_ro("seconds", &EpochResult::wall_seconds, "Wall time of training and validation, on this rank.")
       .def_ro("best", &EpochRecord::best, "Whether the validation was better than all before.")
-      .def("__repr__", [](const EpochRecord& e) {
+      .def("__repr__", [](const EpochResult& e) {
         return fmt::format("<epoch {}: train loss {:.6g}, validation loss {:.6g}, metric {:.6g}>", e.epoch,
                            e.train_loss, e.validation_loss, e.metric);
       });

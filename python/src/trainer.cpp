@@ -10,6 +10,7 @@
 #include "casters.hpp"
 #include "engine/optim/optimizers.hpp"
 #include "readers.hpp"
+#include "transform.hpp"
 
 namespace keelson::python {
 namespace {
@@ -27,9 +28,9 @@ std::map<std::string, std::string> stored_config(const TrainerOptions& o, const 
 }
 
 void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<NetworkParameters> parameters,
-               nb::handle training_data, nb::handle validation_data, std::int64_t batch, std::int64_t epochs,
-               std::int64_t max_steps, std::shared_ptr<Optimizer> optimizer, const Rate& learning_rate,
-               std::optional<std::uint64_t> seed, bool shuffle, std::shared_ptr<SampleTransform> transform,
+               nb::handle training_data, nb::handle validation_data, std::int64_t batch,
+               std::optional<std::int64_t> epochs, std::int64_t max_steps, std::shared_ptr<Optimizer> optimizer,
+               const Rate& learning_rate, std::optional<std::uint64_t> seed, bool shuffle, nb::handle transform,
                const std::string& precision, std::vector<std::shared_ptr<Metric>> metrics,
                const std::string& prediction, const std::string& target_field, double target, double time_limit,
                const std::string& sync, bool reproducible, const std::string& shard_optimizer,
@@ -38,7 +39,9 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
                int loader_threads, int prefetch, const std::map<std::string, std::string>& config,
                std::map<std::string, std::string> texts, const std::pair<std::string, std::int64_t>& unit,
                const std::string& prune_samples, std::optional<double> prune_ratio, const std::string& apoptosis,
-               nb::handle grow) {
+               nb::handle grow, const std::optional<std::filesystem::path>& report, nb::handle change_network) {
+  if (!epochs)
+    refuse("epochs is missing: the Trainer needs the number of passes over the training data, for example epochs=10");
   auto training = dataset_of(training_data), validation = dataset_of(validation_data);
   if (!training) refuse("training is None. Expected a data set, or arrays by name: {{'x': images, 'y': targets}}");
   TrainerOptions o;
@@ -46,11 +49,11 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.texts = std::move(texts);
   o.unit = {unit.first, unit.second};
   o.batch = batch;
-  o.epochs = epochs;
+  o.epochs = *epochs;
   o.max_steps = max_steps;
   o.seed = seed.value_or(parameters->values.seed());
   o.shuffle = shuffle;
-  o.transform = std::move(transform);
+  o.transform = transform_of(transform, parameters->turns);
   o.precision = precision_of(precision);
   o.exchange.reproducible = reproducible;
   o.exchange.shards = parse_shards(shard_optimizer);
@@ -58,7 +61,7 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.recompute = recompute;
   o.sync = SyncMode::parse(sync);
   o.prune = {parse_prune_rule(prune_samples), prune_ratio.value_or(-1)};
-  if (optimizer) o.optimizer = std::move(optimizer);
+  o.optimizer = optimizer ? std::move(optimizer) : std::make_shared<Adam>();
   if (const auto* rate = std::get_if<double>(&learning_rate))
     o.schedule.base = *rate;
   else
@@ -68,7 +71,7 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.checkpoints = {
       .folder = checkpoints.value_or(""), .keep = keep, .epochs = checkpoint_epochs, .steps = checkpoint_steps};
   o.threads = {.count = loader_threads, .prefetch = prefetch};
-  o.profiled_steps = 0;
+  if (!report) o.profiled_steps = 0;
   o.evaluation.metrics = std::move(metrics);
   o.evaluation.prediction = prediction;
   o.evaluation.target = target_field;
@@ -81,16 +84,25 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   changes.growth = blueprint_of(grow);
   if (changes.apoptosis && changes.growth)
     refuse("grow with apoptosis = '{}': one adds units, the other removes them. Leave one of them out", apoptosis);
+  if (!change_network.is_none()) {
+    if (changes.apoptosis || changes.growth)
+      refuse("change_network with {}: both change the network. Leave one of them out",
+             changes.growth ? "grow" : "apoptosis");
+    if (PyCallable_Check(change_network.ptr()) == 0)
+      refuse("change_network is a {}. Expected a function of the state and the parameters",
+             nb::type_name(change_network.type()).c_str());
+    changes.function = nb::borrow(change_network);
+  }
   o.config["apoptosis"] = apoptosis;
   if (changes.growth) {
     o.config["grow"] = changes.growth->path;
     o.texts[app::blueprint_text] = changes.growth->text;
   }
   o.config = stored_config(o, *parameters->network, config);
-  auto observer = std::make_unique<Callbacks>(callbacks, self.h, *parameters);
+  auto observer = std::make_unique<Callbacks>(callbacks, self.h, *parameters, o.evaluation.metrics);
   const nb::gil_scoped_release release;
-  new (self.p)
-      TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), changes, observer);
+  new (self.p) TrainerObject(std::move(parameters), std::move(training), std::move(validation), std::move(o), changes,
+                             report.value_or(""), observer);
 }
 
 /// Called with the GIL.
@@ -173,7 +185,9 @@ void bind_trainer(nb::module_& m) {
       m, "Trainer",
       "Trains the network of `parameters` on data, together with the ranks of its context.\n\n"
       "training, validation: a data set of keelson.data, or arrays by the name of the graph input that they feed:\n"
-      "{'x': images, 'y': targets}; all ranks must have the same data. batch: samples per step and rank.\n"
+      "{'x': images, 'y': targets}; all ranks must have the same data. batch: samples per step and rank. epochs: "
+      "passes\n"
+      "over the training data, those of resumed runs included; required. optimizer: None: Adam.\n"
       "learning_rate: a number or a keelson.optim.Schedule. metrics: metrics of validations; the first one judges the "
       "network.\n"
       "prediction, target_field: the graph output and the data field that metrics compare.\n"
@@ -188,11 +202,21 @@ void bind_trainer(nb::module_& m) {
       "apoptosis: 'conservative', 'normal' or 'aggressive': the network loses units that contribute nothing while it\n"
       "trains. Then `parameters` have other shapes, and inferences must be made anew.\n"
       "grow: the path of a blueprint, or a dict with its keys: the network gains units and layers while it trains. If\n"
-      "the blueprint makes it begin smaller than `parameters` are, these begin anew, from their seed.\n\n"
+      "the blueprint makes it begin smaller than `parameters` are, these begin anew, from their seed.\n"
+      "transform: a keelson.data.SampleTransform, or a function of a sample, a dict of arrays by field, and a seed, "
+      "which\n"
+      "returns the changed arrays. It must depend on these alone; the seed depends on sample, epoch and seed of the "
+      "run.\n"
+      "change_network: a function of state and parameters, called before each epoch but the first, which returns None "
+      "or\n"
+      "a keelson.NetworkChange; it must return the same on all ranks.\n"
+      "report: folder into which the first rank writes report.html and metrics.jsonl while it trains, as the programs "
+      "do.\n"
+      "A new run replaces these files, and a resumed one goes on in them.\n\n"
       "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
       "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
       .def("__init__", &construct, nb::arg("parameters"), nb::arg("training"), nb::arg("validation") = nb::none(),
-           nb::kw_only(), nb::arg("batch") = 1, nb::arg("epochs") = 1, nb::arg("max_steps") = -1,
+           nb::kw_only(), nb::arg("batch") = 32, nb::arg("epochs") = nb::none(), nb::arg("max_steps") = -1,
            nb::arg("optimizer") = nb::none(), nb::arg("learning_rate") = 1e-3, nb::arg("seed") = nb::none(),
            nb::arg("shuffle") = true, nb::arg("transform") = nb::none(), nb::arg("precision") = "fp32",
            nb::arg("metrics") = std::vector<std::shared_ptr<Metric>>(), nb::arg("prediction") = "prediction",
@@ -204,11 +228,71 @@ void bind_trainer(nb::module_& m) {
            nb::arg("config") = std::map<std::string, std::string>(),
            nb::arg("texts") = std::map<std::string, std::string>(),
            nb::arg("unit") = std::pair<std::string, std::int64_t>("sample", 1), nb::arg("prune_samples") = "none",
-           nb::arg("prune_ratio") = nb::none(), nb::arg("apoptosis") = "off", nb::arg("grow") = nb::none())
+           nb::arg("prune_ratio") = nb::none(), nb::arg("apoptosis") = "off", nb::arg("grow") = nb::none(),
+           nb::arg("report") = nb::none(), nb::arg("change_network") = nb::none())
       .def(
-          "run", [](TrainerObject& t) { return to_string(t.run()); }, Release(),
-          "Trains to the end and returns the reason: 'all epochs done', 'step limit reached', 'target reached', 'time\n"
-          "limit'. Ctrl-C ends training after the step, with a checkpoint, and raises KeyboardInterrupt. Collective.")
+          "run",
+          [](TrainerObject& t, std::optional<bool> progress) {
+            const nb::object shown = nb::module_::import_("keelson._progress").attr("of_run")(progress);
+            {
+              const nb::gil_scoped_release release;
+              t.run(shown);
+            }
+            return t.history();
+          },
+          nb::arg("progress") = nb::none(), nb::sig("def run(self, progress: bool | None = None) -> keelson.History"),
+          "Trains to the end and returns the history: the results of all epochs, and the reason of the end.\n"
+          "progress: shows how far the training is (keelson.Progress); None: on a terminal and in a notebook; True: "
+          "also\n"
+          "elsewhere, a line for each epoch; False: not at all. Ctrl-C ends training after the step, with a "
+          "checkpoint,\n"
+          "and raises KeyboardInterrupt. Collective.")
+      .def_prop_ro(
+          "history", [](const TrainerObject& t) { return t.history(); },
+          nb::sig("def history(self) -> keelson.History"), "The results of all epochs so far.")
+      .def_prop_ro("parameters", &TrainerObject::parameters, "The parameters that are trained.")
+      .def(
+          "gradients",
+          [](TrainerObject& t) {
+            std::map<std::string, std::vector<float>> all;
+            {
+              const nb::gil_scoped_release release;
+              all = t.gradients();
+            }
+            nb::dict arrays;
+            for (const auto& p : t.parameters()->values.all()) {
+              const auto found = all.find(p.name);
+              if (found == all.end()) continue;
+              void* data = nullptr;
+              arrays[p.name.c_str()] = new_array(p.shape, DType::f32, false, &data);
+              std::copy(found->second.begin(), found->second.end(), static_cast<float*>(data));
+            }
+            return arrays;
+          },
+          nb::sig("def gradients(self) -> dict[str, numpy.typing.NDArray[numpy.float32]]"),
+          "Copies of the gradients of the latest step, by parameter: of the mean loss of all ranks' samples, before "
+          "the\n"
+          "optimizer clips them or adds weight decay. They are there after a step, in a loop, after step(), or in "
+          "on_step()\n"
+          "of a callback, until a validation or an inference on the same parameters; afterwards raises InputError.")
+      .def("stop", &TrainerObject::stop, Release(),
+           "Ends training on all ranks, if one of them calls it, as at its normal end: with a checkpoint, and the "
+           "reason\n"
+           "'stopped'. In on_epoch() of a callback training ends with the epoch. Else it ends before the next step, "
+           "and on\n"
+           "several ranks, which agree beside a step, after one more. run() trains on.")
+      .def_prop_rw(
+          "learning_rate", [](TrainerObject& t) { return look(t, [](const Trainer& r) { return r.learning_rate(); }); },
+          [](TrainerObject& t, double rate) {
+            const nb::gil_scoped_release release;
+            t.set_learning_rate(rate);
+          },
+          "The learning rate of the next step. Setting it, between steps or in a callback, multiplies all later rates "
+          "of\n"
+          "the schedule by the same factor, which checkpoints store. Setting it is collective: all ranks give the "
+          "same\n"
+          "rate.")
+      .def_prop_ro("epochs", &TrainerObject::epochs, "Passes over the training data in all.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def(
           "__next__",

@@ -5,8 +5,11 @@
 #include <utility>
 
 #include "apps/common/blueprint.hpp"
+#include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/ranks.hpp"
 #include "engine/grow/deepen.hpp"
+#include "network_change.hpp"
 #include "trainer.hpp"
 
 namespace keelson::python {
@@ -34,9 +37,23 @@ class TrainerObject::NewParameters {
   bool kept_ = false;
 };
 
+namespace {
+
+std::string why_no_gradients(const TrainerOptions& o, const Communicator* ranks) {
+  if (o.precision == Precision::fp16) return "precision is 'fp16', whose gradients are scaled";
+  if (!ranks || ranks->size() == 1) return "";
+  if (o.exchange.shards != OptimizerShards::none)
+    return fmt::format("shard_optimizer is '{}', and each rank has a part of them", to_string(o.exchange.shards));
+  if (o.sync.kind != SyncMode::Kind::synchronous)
+    return fmt::format("sync is '{}', and each rank has its own", o.sync.to_string());
+  return "";
+}
+
+}  // namespace
+
 TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std::shared_ptr<Dataset> training,
                              std::shared_ptr<Dataset> validation, TrainerOptions options, const NetworkChanges& changes,
-                             std::unique_ptr<Callbacks>& callbacks)
+                             const std::filesystem::path& report, std::unique_ptr<Callbacks>& callbacks)
     : Closable(Stage::work),
       parameters_(std::move(parameters)),
       whole_(parameters_->network),
@@ -44,6 +61,8 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
       validation_(read_for(*parameters_, std::move(validation))),
       metrics_(options.evaluation.metrics),
       batch_(options.batch),
+      epochs_(options.epochs),
+      without_gradients_(why_no_gradients(options, parameters_->device->communicator())),
       staging_(training_->fields().size()) {
   const Call call(*this);
   options.interrupted = [this] { return interrupted(); };
@@ -57,6 +76,7 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
                                                             .seed = options.seed,
                                                             .precision = options.precision,
                                                             .threads = options.threads});
+  if (changes.function.is_valid()) options.change_network = change_of(changes.function, parameters_);
   std::optional<NewParameters> smaller;
   if (changes.growth) {
     const Graph first = app::starting_network(whole_->graph, changes.growth->options, changes.growth->where);
@@ -64,17 +84,33 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
     app::let_grow(options, changes.growth->options, whole_->graph, {*training_, validation_.get(), ranks});
   }
   first_ = parameters_->network;
+  std::optional<TrainerOptions> shown;
+  if (!report.empty()) shown = options;
   trainer_ = std::make_unique<Trainer>(first_->graph, parameters_->values, *training_, validation_.get(), ranks,
                                        std::move(options));
   if (smaller) smaller->keep();
   callbacks_ = std::move(callbacks);
-  trainer_->observe({callbacks_.get()});
+  callbacks_->mark_steps(this);
+  if (shown)
+    on_first_rank(ranks, [&] {
+      report_ = std::make_unique<Report>(
+          report, *trainer_,
+          report_input(*trainer_, first_->graph, *shown, *training_, parameters_->device->get().describe()));
+    });
+  trainer_->observe(observers());
+}
+
+std::vector<TrainObserver*> TrainerObject::observers() const {
+  std::vector<TrainObserver*> all{callbacks_.get()};
+  if (report_) all.push_back(report_.get());
+  return all;
 }
 
 /// Releases the GIL, since a thread that reads samples may need it before it can end. Takes no turn: no other thread
 /// has this object, and the thread that drops it may be in a turn of other parameters.
 TrainerObject::~TrainerObject() {
   const nb::gil_scoped_release release;
+  report_.reset();
   trainer_.reset();
 }
 
@@ -82,6 +118,7 @@ void TrainerObject::close() {
   if (calls_.mine())
     fail("this trainer was closed by its own callback. Expected close() after the call that trains has ended");
   const Call call(*this);
+  report_.reset();
   trainer_.reset();
 }
 
@@ -109,11 +146,23 @@ void TrainerObject::raise_if_interrupted() {
   throw nb::python_error();
 }
 
-StopReason TrainerObject::run() {
+void TrainerObject::run(nb::handle progress) {
   const Call call(*this);
-  const auto reason = get().run({callbacks_.get()}).reason;
+  const Callbacks::With shown(*callbacks_, progress);
+  get().run(observers());
   raise_if_interrupted();
-  return reason;
+}
+
+void TrainerObject::stop() {
+  const Turn turn(*parameters_);
+  get().stop();
+}
+
+void TrainerObject::set_learning_rate(double rate) {
+  parameters_->turns.require_not_awaited();
+  const std::lock_guard lock(calls_);
+  const Turn turn(*parameters_);
+  get().set_learning_rate(rate);
 }
 
 void TrainerObject::finish() {
@@ -121,7 +170,8 @@ void TrainerObject::finish() {
   ended_ = true;
   Trainer& t = get();
   t.finish();
-  if (t.stop_reason()) callbacks_->on_stop(t.state(), *t.stop_reason());
+  if (!t.stop_reason()) return;
+  for (TrainObserver* observer : observers()) observer->on_stop(t.state(), *t.stop_reason());
 }
 
 std::optional<StepRecord> TrainerObject::next() {
@@ -169,16 +219,18 @@ StepRecord TrainerObject::step(const nb::dict& arrays) {
   std::vector<HostArray> held;
   for (const auto& f : fields) {
     if (!arrays.contains(f.name.c_str()))
-      refuse("the batch has no field '{}', which the training data have. Give {{'{}': array of {} x {}}}", f.name,
-             f.name, batch_, to_string(f.shape));
+      refuse("the batch has no field '{}', which the training data have. Give {{'{}': array}}, with samples of {}",
+             f.name, f.name, shape_text(f.shape));
     auto array = host_array(arrays[f.name.c_str()], f.name);
     require_dtype(array, f.dtype, f.name);
     Shape expected{array.shape.empty() ? 0 : array.shape[0]};
     for (const auto extent : f.shape) expected.push_back(extent);
     const std::int64_t count = expected[0];
     if (!(array.shape == expected) || count < 1 || count > batch_ || (!held.empty() && held[0].shape[0] != count))
-      refuse("{} has the shape {}. Expected {}x{}: the same number of samples in all fields, and at most {}", f.name,
-             to_string(array.shape), held.empty() ? batch_ : held[0].shape[0], to_string(f.shape), batch_);
+      refuse("{} has the shape {}: {}. Expected {} {} of {}{}", f.name, shape_text(array.shape),
+             samples_text(array.shape), held.empty() ? "at most" : "as many samples as the other fields have,",
+             counted(held.empty() ? batch_ : held[0].shape[0], "sample"), shape_text(f.shape),
+             count < 1 && !array.shape.empty() ? ", and at least one" : "");
     held.push_back(std::move(array));
   }
   Batch batch;
@@ -197,10 +249,10 @@ StepRecord TrainerObject::step(const nb::dict& arrays) {
   return t.last_step();
 }
 
-EpochRecord TrainerObject::end_epoch() {
+EpochResult TrainerObject::end_epoch() {
   const Call call(*this);
   step_pending_ = false;
-  return get().end_epoch();
+  return epoch_result(get().end_epoch(), metrics_);
 }
 
 Evaluated TrainerObject::validate() {
@@ -214,6 +266,24 @@ void TrainerObject::wait() {
   get().wait();
 }
 
+std::map<std::string, std::vector<float>> TrainerObject::gradients() {
+  if (!without_gradients_.empty()) refuse("there are no gradients to look at, since {}", without_gradients_);
+  const Turn turn(*parameters_);
+  const Trainer& t = get();
+  if (parameters_->computed != this)
+    refuse(
+        "there are no gradients: they are there after a step, until a validation, an inference or another trainer on "
+        "the "
+        "same parameters overwrites them. Call gradients() right after trainer.step(), in a loop over the trainer, or "
+        "in "
+        "on_step() of a callback");
+  std::map<std::string, std::vector<float>> all;
+  const auto& rows = parameters_->values.all();
+  for (const Parameter& p : rows)
+    if (p.kind == ParameterKind::trained) all[p.name] = t.executor().gradient(p.name);
+  return all;
+}
+
 void TrainerObject::save(bool best) {
   const Call call(*this);
   get().save_checkpoint(best);
@@ -225,6 +295,7 @@ void TrainerObject::resume(const std::string& path) {
   get().resume(CheckpointReader(path, false, ranks ? &ranks->on_host() : nullptr));
   const auto& topology = get().state().topology;
   if (!topology.empty()) parameters_->follow(with_topology(whole_->graph, Topology::parse(topology)));
+  callbacks_->restore_history(get().state());
   step_pending_ = true;
   ended_ = false;
 }

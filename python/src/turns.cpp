@@ -19,7 +19,8 @@ Turns::Awaited::~Awaited() { awaited = before_; }
 void Turns::require_not_awaited() const {
   if (awaited == this)
     refuse(
-        "a function of a data set uses the parameters for which the sample is read: the step or evaluation waits for "
+        "a function of a data set, or a transform, uses the parameters for which the sample is read: the step or "
+        "evaluation waits for "
         "the sample, and this call would wait for the step. Expected a sample that does not depend on them: predict "
         "with other keelson.Parameters of the same graph, into which a callback copies the values between steps, or "
         "predict before training");

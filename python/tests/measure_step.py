@@ -24,7 +24,7 @@ def step_seconds(trainer, steps):
             train(t)
             return (time.perf_counter() - start) / steps
 
-    return timed(lambda t: t.run()), timed(lambda t: [step.loss for step in t])
+    return timed(lambda t: t.run(progress=False)), timed(lambda t: [step.loss for step in t])
 
 
 def medians(trainer, steps, rounds):

@@ -65,4 +65,4 @@ def test_resumes(context, data, tmp_path):
 
 def test_unknown_name(context, data):
     with pytest.raises(keelson.InputError, match="expected conservative, normal or aggressive"):
-        keelson.Trainer(parameters_of(context), data, apoptosis="fast")
+        keelson.Trainer(parameters_of(context), data, epochs=1, apoptosis="fast")

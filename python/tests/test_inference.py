@@ -60,14 +60,14 @@ def test_inferences_see_what_trainers_write(context):
     inference = keelson.Inference(parameters, batch=8)
     data = cubes(32)
     before = inference(data["x"])
-    keelson.Trainer(parameters, data, batch=8, learning_rate=0.01).run()
+    keelson.Trainer(parameters, data, batch=8, epochs=1, learning_rate=0.01).run()
     assert not numpy.array_equal(before, inference(data["x"]))
     assert numpy.allclose(inference(data["x"]), reference(parameters, data["x"]), atol=1e-5)
 
 
 @pytest.mark.parametrize("call, words", [
-    (lambda i, x: i(), "no array was given for the input 'x'. Expected float32 of the shape Nx1x8x8x8"),
-    (lambda i, x: i(x[0]), "for a single one give x[None]"),
+    (lambda i, x: i(), "no array was given for the input 'x'. Expected samples of (1, 8, 8, 8), float32"),
+    (lambda i, x: i(x[0]), "x is one sample of (1, 8, 8, 8). Expected an array of samples: give x[None]"),
     (lambda i, x: i(x, x), "2 arrays were given. Expected 1: x"),
     (lambda i, x: i(z=x), "Expected x"),
     (lambda i, x: i(x.astype("int32")), "x has the dtype int32. Expected float32"),
@@ -131,7 +131,7 @@ def test_a_checkpoint_makes_network_and_parameters_again(context, tmp_path):
     parameters = keelson.Parameters(net, context)
     rng = numpy.random.default_rng(0)
     data = {"x": rng.random((4, 2, 32, 32, 32), dtype="f4"), "y": rng.random((4, 4), dtype="f4")}
-    trainer = keelson.Trainer(parameters, data, batch=2, checkpoints=tmp_path / "c")
+    trainer = keelson.Trainer(parameters, data, batch=2, epochs=1, checkpoints=tmp_path / "c")
     trainer.run()
     checkpoint = keelson.Checkpoint(tmp_path / "c")
     again = keelson.Parameters(keelson.nets.from_checkpoint(checkpoint.state), context)
@@ -160,7 +160,7 @@ def test_every_kind_of_network_comes_back(context, tmp_path):
             (nets.deepcam(**small, width=0.05, middle_blocks=1), images),
             (nets.deeplab_sc18(**small, width=0.05, decoder="bilinear"), images)]):
         parameters = keelson.Parameters(net, context)
-        keelson.Trainer(parameters, data, batch=2, max_steps=0, checkpoints=tmp_path / str(i)).run()
+        keelson.Trainer(parameters, data, batch=2, epochs=1, max_steps=0, checkpoints=tmp_path / str(i)).run()
         state = keelson.Checkpoint(tmp_path / str(i)).state
         assert nets.from_checkpoint(state).parameters == net.parameters, state.network
 

@@ -168,7 +168,7 @@ def test_parameters_can_be_written_before_and_after_the_first_plan(context):
     bias = parameters.view("head/bias")
     parameters["head/bias"] = numpy.float32([7])
     assert bias[0] == 7, "a view shares the memory"
-    with pytest.raises(ValueError, match="was given an array of the shape 3x2. Expected 8"):
+    with pytest.raises(ValueError, match="was given an array of the shape \\(3, 2\\). Expected \\(8,\\)"):
         parameters["conv1/bias"] = numpy.zeros((3, 2), numpy.float32)
     with pytest.raises(ValueError, match="has the dtype float64. Expected float32"):
         parameters["conv1/bias"] = numpy.zeros(8)

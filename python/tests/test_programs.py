@@ -56,7 +56,7 @@ def test_language_model(alone, program, tmp_path):
     text = kd.TextDataset([str(tmp_path / "text" / "ptb.train.txt")], streams=4, unroll=10)
     validation = kd.TextDataset([str(tmp_path / "text" / "ptb.valid.txt")], streams=4, unroll=10, like=text, pad=True)
     net = keelson.nets.lstm_lm(text.vocabulary_size, hidden=16, layers=1, unroll=10)
-    trainer = keelson.Trainer(keelson.Parameters(net, keelson.Context()), text, validation, batch=4, learning_rate=1.0,
+    trainer = keelson.Trainer(keelson.Parameters(net, keelson.Context()), text, validation, batch=4, epochs=1, learning_rate=1.0,
                               optimizer=keelson.optim.SGD(clip_norm=5), metrics=[keelson.metrics.Perplexity()],
                               checkpoints=tmp_path / "run" / "checkpoints")
     trainer.run()
@@ -70,7 +70,7 @@ def test_climate(alone, program, tmp_path):
     data = kd.SnapshotDataset(str(tmp_path / "data" / "train"))
     net = keelson.nets.tiramisu(rows=64, columns=96, growth=4, first=8, blocks=[2, 2], kernel=3, dropout=0)
     parameters = keelson.Parameters(net, keelson.Context())
-    keelson.Trainer(parameters, data, batch=1, checkpoints=tmp_path / "run" / "checkpoints").run()
+    keelson.Trainer(parameters, data, batch=1, epochs=1, checkpoints=tmp_path / "run" / "checkpoints").run()
     validation = kd.SnapshotDataset(str(tmp_path / "data" / "validation"), like=data)
     result = keelson.evaluate(parameters, validation, metrics=[keelson.metrics.PooledIoU()])
     told = run(program("keelson-climate"), "evaluate", "--checkpoint", tmp_path / "run", "--data", tmp_path / "data")

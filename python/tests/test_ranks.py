@@ -46,7 +46,8 @@ def test_ranks_with_different_data_are_refused(context, world):
     if world.size == 1:
         pytest.skip("a test for several ranks")
     with pytest.raises(keelson.InputError, match="training data"):
-        keelson.Trainer(keelson.Parameters(small_network(), context), cubes(64, seed=world.rank), batch=batch_of(16))
+        keelson.Trainer(keelson.Parameters(small_network(), context), cubes(64, seed=world.rank), epochs=1,
+                        batch=batch_of(16))
 
 
 def test_predictions_are_collected(context, world):
@@ -83,7 +84,7 @@ from keelson import layers
 g = keelson.Graph(); layers.mse(layers.dense(g.input("x", (2,)), 1), g.input("y", (1,)))
 def read(i): time.sleep(0.01); return numpy.zeros(2, "f4"), numpy.zeros(1, "f4")
 data = keelson.data.FunctionDataset(read, 1000, [("x", (2,), "float32"), ("y", (1,), "float32")])
-trainer = keelson.Trainer(keelson.Parameters(g, keelson.Context()), data, batch=50, loader_threads=3)
+trainer = keelson.Trainer(keelson.Parameters(g, keelson.Context()), data, batch=50, epochs=1, loader_threads=3)
 step = next(trainer)
 """
     for end, expected in (("", 0), ("raise LookupError", 1)):

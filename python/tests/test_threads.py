@@ -86,14 +86,14 @@ def test_a_view_is_written_by_its_inference_alone(context):
     assert numpy.array_equal(view, first), "another inference leaves it alone"
     keelson.Inference(parameters, batch=64)(data["x"])
     assert numpy.array_equal(view, first), "and so does a larger one"
-    trainer = keelson.Trainer(parameters, data, batch=32, learning_rate=0.01)
+    trainer = keelson.Trainer(parameters, data, epochs=1, learning_rate=0.01)
     trainer.run()
     assert numpy.array_equal(view, first), "and training"
     after = inference(data["x"][:4])
     assert numpy.array_equal(view, after) and not numpy.array_equal(first, after)
     other = keelson.Inference(parameters, batch=2)
     other(data["x"])
-    next(iter(keelson.Trainer(parameters, data, batch=2)))
+    next(iter(keelson.Trainer(parameters, data, batch=2, epochs=1)))
     with pytest.raises(keelson.InputError, match="call the inference, then view"):
         other.view("prediction")
     inference.close()
@@ -161,7 +161,7 @@ def test_a_callback_may_wait_for_a_thread_that_predicts(context):
 def test_a_data_set_that_needs_the_parameters_in_training_is_refused(context):
     parameters = keelson.Parameters(small_network(), context)
     data = cubes(8)
-    trainer = keelson.Trainer(parameters, data, batch=8)
+    trainer = keelson.Trainer(parameters, data, batch=8, epochs=1)
     own = keelson.Inference(parameters)
     other = keelson.Inference(keelson.Parameters(small_network(), context))
 
@@ -181,15 +181,15 @@ def test_a_data_set_that_needs_the_parameters_in_training_is_refused(context):
     for use in (own, lambda x: keelson.Inference(parameters)(x), lambda x: [parameters["head/bias"]],
                 lambda x: [[trainer.state.step]], lambda x: [[trainer.step(data).loss]]):
         samples.predict = use
-        for call in (lambda: keelson.Trainer(parameters, predicted, batch=4).run(),
-                     lambda: keelson.Trainer(parameters, data, predicted, batch=4).run(),
+        for call in (lambda: keelson.Trainer(parameters, predicted, batch=4, epochs=1).run(),
+                     lambda: keelson.Trainer(parameters, data, predicted, batch=4, epochs=1).run(),
                      lambda: keelson.evaluate(parameters, predicted, batch=4)):
             with pytest.raises(keelson.InputError, match="uses the parameters for which the sample is read.*predict with"):
                 call()
     samples.predict = own
     assert numpy.array_equal(predicted[3]["y"], own(data["x"][3:4])[0]), "nobody waits for this sample"
     samples.predict = other
-    assert keelson.Trainer(parameters, predicted, predicted, batch=4).run() == "all epochs done"
+    assert keelson.Trainer(parameters, predicted, predicted, batch=4, epochs=1).run().reason == "all epochs done"
 
 
 def test_a_trainer_closed_by_another_thread_ends_its_run_first(context):
@@ -206,6 +206,6 @@ def test_a_trainer_closed_by_another_thread_ends_its_run_first(context):
         begun.wait()
         trainer.close()
 
-    assert in_threads(trainer.run, close)[0] == "all epochs done"
+    assert in_threads(trainer.run, close)[0].reason == "all epochs done"
     with pytest.raises(keelson.Error, match="this trainer was closed"):
         trainer.state

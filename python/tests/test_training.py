@@ -55,8 +55,8 @@ def test_a_wrong_sample_is_named(context):
     with pytest.raises(keelson.Error, match="the cause is in input x: sample 21 of the data has a NaN"):
         classifier(context, x, y).run()
     x[21, 2] = 0
-    assert classifier(context, x, y).run() == "all epochs done"
-    assert classifier(context, x, y.astype("int64")).run() == "all epochs done"
+    assert classifier(context, x, y).run().reason == "all epochs done"
+    assert classifier(context, x, y.astype("int64")).run().reason == "all epochs done"
     with pytest.raises(keelson.InputError, match="y has numbers beyond int32"):
         classifier(context, x, y.astype("int64") << 40)
 
@@ -73,7 +73,7 @@ def test_a_loop_and_run_give_the_same_bits(context, folder):
     for step in trainer:
         pass
     whole, other = make(context, validation=cubes(32), dropout=0.5, checkpoints=folder + "/b", checkpoint_steps=3)
-    assert other.run() == "all epochs done"
+    assert other.run().reason == "all epochs done"
     assert step.step == 12 and same(looped, whole)
     assert sorted(os.listdir(folder + "/a")) == sorted(os.listdir(folder + "/b")) != []
 
@@ -82,7 +82,7 @@ def test_a_resumed_run_gives_the_same_bits(context, folder):
     whole, trainer = make(context)
     trainer.run()
     _, part = make(context, max_steps=5, checkpoints=folder)
-    assert part.run() == "step limit reached"
+    assert part.run().reason == "step limit reached"
     resumed, rest = make(context)
     rest.resume(folder)
     assert rest.state.step == 5
@@ -166,8 +166,8 @@ def test_steps_on_arrays_of_the_caller(context, world):
 @pytest.mark.parametrize("batch, words", [
     (lambda d: {"x": d["x"]}, "the batch has no field 'y'"),
     (lambda d: {**d, "z": d["x"]}, "a field 'z'. Expected x, y"),
-    (lambda d: {**d, "y": d["y"][:3]}, "y has the shape 3x1. Expected 4x1"),
-    (lambda d: {**d, "x": d["x"][:, :, :4]}, "x has the shape 4x1x4x8x8. Expected"),
+    (lambda d: {**d, "y": d["y"][:3]}, "y has the shape (3, 1): 3 samples of (1,). Expected as many samples as the other fields have, 4 samples of (1,)"),
+    (lambda d: {**d, "x": d["x"][:, :, :4]}, "x has the shape (4, 1, 4, 8, 8): 4 samples of (1, 4, 8, 8). Expected at most"),
     (lambda d: {**d, "x": d["x"].astype("float64")}, "x has the dtype float64. Expected float32: give"),
     (lambda d: {**d, "x": "noise"}, "x is a str"),
 ])
@@ -182,7 +182,7 @@ def test_batches_that_do_not_fit_are_refused(context, batch, words):
     ({"x": cubes(64)["x"]}, "y"),
     ({**cubes(64), "y": cubes(63)["y"]}, "y has 63 samples"),
     ({**cubes(64), "y": cubes(64)["y"].astype("float64")}, "y has the dtype float64. Expected float32"),
-    ({"x": cubes(64)["y"], "y": cubes(64)["y"]}, "the samples' x is 1 f32, but the network takes"),
+    ({"x": cubes(64)["y"], "y": cubes(64)["y"]}, "the samples' x is 1 float32, but the network takes"),
     ({**cubes(64), "z": cubes(64)["y"]}, "z"),
     (cubes(8), "a batch of 16"),
     (5, "the data are a int"),
