@@ -69,7 +69,26 @@ void translate(const std::exception_ptr& thrown, void*) {
 
 PyObject* error_class(const char* name) { return nb::module_::import_("keelson._errors").attr(name).inc_ref().ptr(); }
 
+/// The text of keelson._calls.one_line(); empty: that failed.
+std::string one_line(const char* text) noexcept {
+  try {
+    return nb::cast<std::string>(nb::module_::import_("keelson._calls").attr("one_line")(text));
+  } catch (...) {
+    PyErr_Clear();
+    return "";
+  }
+}
+
 }  // namespace
+
+/// What nanobind calls in place of PyErr_SetString (CMakeLists.txt).
+extern "C" void keelson_set_error(PyObject* type, const char* text) {
+  const std::string copy = text;  // Python's code may call nanobind, which makes its texts in one place
+  const std::string line = type == PyExc_TypeError && copy.find("(): incompatible function arguments") != copy.npos
+                               ? one_line(copy.c_str())
+                               : "";
+  PyErr_SetString(type, line.empty() ? copy.c_str() : line.c_str());
+}
 
 NB_MODULE(_engine, m) {
   using namespace keelson::python;
