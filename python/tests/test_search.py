@@ -126,9 +126,9 @@ def test_data_sets_are_read_in_place(folder):
     assert result.best.loss == pytest.approx((errors ** 2).mean(), rel=1e-3)
     with pytest.raises(keelson.InputError, match="began with a data set in memory"):
         keelson.search(resume=folder, networks=4, progress=False)
-    with pytest.raises(keelson.InputError, match="x .f32. and y, in this order"):
+    with pytest.raises(keelson.InputError, match="x .float32. and y, in this order"):
         found(folder + "-other", keelson.data.ArrayDataset(y=y, x=x))
-    with pytest.raises(keelson.InputError, match="y is f32. Expected s32"):
+    with pytest.raises(keelson.InputError, match="y is float32. Expected int32"):
         found(folder + "-other", keelson.data.ArrayDataset(x=x, y=y), classes=True)
 
 
