@@ -8,6 +8,7 @@
 #include "engine/optim/sgd.hpp"
 #include "nets/cosmoflow/cosmoflow.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
+#include "nets/mlp/mlp.hpp"
 #include "nets/registry.hpp"
 
 namespace keelson::bench {
@@ -41,6 +42,23 @@ Network language_model(const std::string& name, const std::string& size) {
   n.classes = c.net.vocabulary;
   n.unit = "word";
   n.units_per_sample = c.net.unroll;
+  return n;
+}
+
+constexpr std::string_view dense_network = "mlp";
+
+/// The dense network for tables, with the batch of its paper and the optimizer of keelson-tabular's recipe.
+Network mlp_on_tables(const std::string& size) {
+  if (!size.empty()) refuse("--size {}: {} has samples of one size", size, dense_network);
+  const nets::MlpOptions options;
+  Network n{nets::mlp(options)};
+  auto sgd = std::make_shared<Sgd>();
+  sgd->momentum = 0.9f;
+  sgd->weight_decay = 1e-5f;
+  n.optimizer = sgd;
+  n.batch = 100;
+  n.title = fmt::format("{} of {} x {} {}", dense_network, options.layers, options.units, options.activation);
+  n.classes = options.outputs;
   return n;
 }
 
@@ -132,6 +150,7 @@ std::vector<std::string> network_names() {
   std::vector<std::string> names;
   for (const auto& n : nets::registered_networks()) names.push_back(n.name);
   for (const auto& c : nets::lstm_lm_configurations()) names.push_back(std::string(lstm_prefix) + c.name);
+  names.emplace_back(dense_network);
   return names;
 }
 
@@ -149,6 +168,7 @@ std::string published_size(const std::string& name) {
 
 Network make_network(const std::string& name, const std::string& size) {
   if (name.starts_with(lstm_prefix)) return language_model(name, size);
+  if (name == dense_network) return mlp_on_tables(size);
   if (name == mlperf_v0_7) return registered(earlier_mlperf(), size);
   if (const auto* const entry = find(name)) return registered(*entry, size);
   refuse("no network '{}'", name);
