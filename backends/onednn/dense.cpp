@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "backends/kokkos/makers.hpp"
 #include "backends/onednn/gemm.hpp"
 #include "backends/onednn/small_gemm.hpp"
 #include "backends/onednn/weighted.hpp"
@@ -28,13 +29,27 @@ void column_sums(const float* matrix, std::int64_t rows, std::int64_t columns, f
   }
 }
 
+/// Whether to apply the activation after oneDNN's product instead of in it. For AVX2, oneDNN's (3.12) tanh and what
+/// attributes() makes of sigmoid take 7 times as long as Kokkos' loop: nearly as long as the product of 300 features.
+bool is_slow_in_product(const ops::DenseDesc& d) {
+  const auto kind = d.params.activation.kind;
+  return (kind == ops::EltwiseKind::tanh || kind == ops::EltwiseKind::sigmoid) &&
+         (d.dst.layout.is_any() || d.dst.layout.is_strided()) && !has_instructions(dnnl::cpu_isa::avx512_core);
+}
+
 class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
  public:
   Dense(const LibraryPtr& library, const ops::DenseDesc& d) : Weighted(library, d, ops::dense_flops(d), 1) {
+    if (is_slow_in_product(d)) {
+      const TensorDesc dst = d.dst.layout.is_any() ? d.dst.with(Layout::plain(d.dst.shape)) : d.dst;
+      activation_ = std::move(kokkos::make(ops::EltwiseDesc{d.params.activation, dst}).primitive);
+      given_.dst = to_desc(dst);
+      in_product_ = {};
+    }
     build(
         [&](const Operands& o) {
           return DenseKinds::Forward::primitive_desc(library->engine, forward_kind(), o.src, o.weights, bias_, o.dst,
-                                                     attributes(d.params.activation));
+                                                     attributes(in_product_));
         },
         [&](const Operands& o, const auto& forward) {
           return DenseKinds::BackwardData::primitive_desc(library->engine, o.src, o.weights, o.dst, forward,
@@ -49,9 +64,9 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
   }
 
   std::string name(Verb v) const override {
-    if (small(v)) return "small_gemm";
     const Gemm* p = gemm(v);
-    return p ? p->name() : Weighted::name(v);
+    const std::string product = small(v) ? "small_gemm" : p ? p->name() : Weighted::name(v);
+    return v == Verb::forward && activation_ ? product + ", " + to_string(d_.params.activation) : product;
   }
   std::size_t scratch_bytes(Verb v) const override {
     if (const SmallGemm* p = small(v)) return p->scratch_bytes();
@@ -60,11 +75,13 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
   }
 
   void forward(const ops::Dense::Forward<ops::Tensors>& args) override {
-    const SmallGemm* p = small(Verb::forward);
-    if (!p) return Weighted::forward(args);
     const auto& [src, weights, bias, dst, scratch] = args;
-    p->run(src.data<float>(), weights.data<float>(), d_.params.bias ? bias.data<float>() : nullptr, alpha(),
-           dst.data<float>(), scratch.raw());
+    if (const SmallGemm* p = small(Verb::forward))
+      p->run(src.data<float>(), weights.data<float>(), d_.params.bias ? bias.data<float>() : nullptr, alpha(),
+             dst.data<float>(), scratch.raw());
+    else
+      Weighted::forward(args);
+    if (activation_) activation_->forward({dst, dst});
   }
 
   void backward_data(const ops::Dense::BackwardData<ops::Tensors>& args) override {
@@ -123,11 +140,11 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
 
   /// Factor of negative results.
   float alpha() const {
-    switch (d_.params.activation.kind) {
+    switch (in_product_.kind) {
       case ops::EltwiseKind::relu:
         return 0;
       case ops::EltwiseKind::leaky_relu:
-        return d_.params.activation.alpha;
+        return in_product_.alpha;
       default:
         return 1;
     }
@@ -147,7 +164,7 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
       if (plain && g.is_small()) small_[static_cast<std::size_t>(v)] = g;
     };
     if (d_.src.dtype != DType::f32) return;
-    const auto kind = d_.params.activation.kind;
+    const auto kind = in_product_.kind;
     if (kind == ops::EltwiseKind::identity || kind == ops::EltwiseKind::relu || kind == ops::EltwiseKind::leaky_relu)
       offer(Verb::forward, {src, weights, dst}, {n, out, in, in, 1, true});
     if (!d_.training) return;
@@ -155,6 +172,8 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
     offer(Verb::backward_weights, {src, diff_dst, diff_weights}, {out, in, n, 1, out, false});
   }
 
+  ops::EltwiseParams in_product_ = d_.params.activation;  ///< what the product applies
+  std::unique_ptr<ops::Eltwise> activation_;              ///< what is applied after it; or null
   Gemm data_, weights_;
   std::optional<SmallGemm> small_[3];  ///< by the number of the verb
 };

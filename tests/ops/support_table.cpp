@@ -44,7 +44,7 @@ const std::vector<SupportRow>& support_table() {
       {"Dense",              "dst f32",                          takes,  never,  takes,   native,  may},
       {"Dense",              "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"Dropout",            "",                                 takes,  takes,  never,   never,   never},
-      {"Eltwise",            "strided",                          takes,  takes,  takes,   native,  may},
+      {"Eltwise",            "strided",                          takes,  takes,  if_fast, native,  may},
       {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
       {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
