@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "engine/graph/graph.hpp"
 #include "engine/ops/conv.hpp"
 #include "engine/ops/loss.hpp"
@@ -248,7 +250,10 @@ Var concat(const std::vector<Var>& xs, int axis = 1, const std::string& name = "
 Var softmax(Var x, int axis = 1, const std::string& name = "");
 
 /// Compares a prediction (rows, F) with a target input (one row per sample) and makes the result the graph's loss.
-Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name = "loss");
+/// importance: an input () f32, what the loss of each sample is multiplied by; none: 1. The losses of a batch are
+/// divided by the number of its samples, whatever their importance.
+Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name = "loss",
+         std::optional<Var> importance = {});
 /// The mean of squares: loss() with LossKind::mse.
 inline Var mse(Var prediction, Var target) { return loss(prediction, target, {ops::LossKind::mse}); }
 /// The mean of absolute values: loss() with LossKind::mae.
@@ -268,6 +273,10 @@ inline Var gaussian_variance(Var spread, const std::string& name = "") {
 }
 /// target: s32 class numbers, one per sample: graph.input(name, {}, DType::s32), or one per row: {rows per sample}.
 inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {ops::LossKind::cross_entropy}); }
+/// target: f32 of the logits' shape, from 0 to 1: whether each label holds. A sample can have several labels.
+inline Var binary_cross_entropy(Var logits, Var target) {
+  return loss(logits, target, {ops::LossKind::binary_cross_entropy});
+}
 /// Cross entropy of each pixel, for segmentation: logits (N, classes, spatial...), target (N, spatial...) s32 class
 /// numbers. Makes the value the graph's loss.
 Var pixel_cross_entropy(Var logits, Var target, const ops::PixelLossParams& params = {},

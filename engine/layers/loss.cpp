@@ -31,6 +31,8 @@ class LossLayer : public Layer {
  public:
   /// `part`: the classes of the prediction, if several ranks have parts of the classes.
   explicit LossLayer(ops::LossParams params, ops::ClassPart part = {}) : params_(params), part_(part) {}
+  /// `weighs`: the third source is the importance of the samples.
+  LossLayer(ops::LossParams params, bool weighs) : params_(params), weighs_(weighs) {}
 
   std::string kind() const override { return std::string(ops::to_string(params_.kind)); }
 
@@ -48,12 +50,15 @@ class LossLayer : public Layer {
                       prediction.shape[1] == target.shape[1] * params_.values_per_target()))
       refuse("the prediction has {} features but the target is {}{}", prediction.shape[1], to_string(target.shape),
              params_.values_per_target() == 1 ? "" : "; expected two for each: the means, then the spreads");
+    if (weighs_ && (srcs[2].shape != Shape{1} || srcs[2].dtype != DType::f32))
+      refuse("the importance of samples is {} {}; expected one f32 number for each sample, shape ()",
+             to_string(srcs[2].shape), to_string(srcs[2].dtype));
     return {{1}, DType::f64, -1};
   }
 
   std::optional<ChannelTerm> channel_term(std::span<const ValueShape> srcs, const Rows& channels,
                                           int parts) const override {
-    if (params_.kind != ops::LossKind::cross_entropy) return {};
+    if (params_.kind != ops::LossKind::cross_entropy || weighs_) return {};
     return ChannelTerm{std::make_shared<ClassSumsLayer>(),
                        std::make_shared<LossLayer>(params_, ops::ClassPart{channels.begin, srcs[0].shape[1], parts})};
   }
@@ -67,7 +72,7 @@ class LossLayer : public Layer {
     const auto prediction = TensorDesc::plain(p.src(0).shape);
     const ops::LossDesc d{params_, prediction, p.src(1), p.src_value(0).rows_per_sample(), part_};
     const std::shared_ptr<ops::Loss> op = p.make(d);
-    if (part_.all == 0) return plan_loss(p, op, prediction);
+    if (part_.all == 0) return plan_loss(p, op, prediction, no_buffer, weighs_ ? p.src_buffer(2) : no_buffer);
     const BufferId sums = p.converted(p.src_buffer(2), d.class_sums_desc().layout, DType::f32);
     return plan_loss(p, op, prediction, sums);
   }
@@ -77,12 +82,20 @@ class LossLayer : public Layer {
  private:
   ops::LossParams params_;
   ops::ClassPart part_;
+  bool weighs_ = false;
 };
 
 }  // namespace
 
-Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name) {
-  return prediction.graph->add_loss(std::make_shared<LossLayer>(params), {prediction, target}, name);
+Var loss(Var prediction, Var target, const ops::LossParams& params, const std::string& name,
+         std::optional<Var> importance) {
+  if (params.label_smoothing < 0 || params.label_smoothing >= 1)
+    refuse("label smoothing {}: expected 0, or a number above 0 and below 1", params.label_smoothing);
+  if (params.label_smoothing > 0 && params.kind != ops::LossKind::cross_entropy)
+    refuse("label smoothing with the loss {}: only cross_entropy has it", to_string(params.kind));
+  std::vector<Var> srcs{prediction, target};
+  if (importance) srcs.push_back(*importance);
+  return prediction.graph->add_loss(std::make_shared<LossLayer>(params, importance.has_value()), srcs, name);
 }
 
 }  // namespace keelson

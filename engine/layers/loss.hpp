@@ -8,10 +8,10 @@ namespace keelson {
 
 /// Emits the call of a loss layer, whose sources are prediction and target. The same call makes the gradient of the
 /// prediction. `prediction`: description of the operand that the op reads. `sums`: the operand counts
-/// or class_sums of the op.
+/// or class_sums of the op. `importance`: that operand of the op.
 template <class Op>
 BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction,
-                     BufferId sums = no_buffer) {
+                     BufferId sums = no_buffer, BufferId importance = no_buffer) {
   const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype), target = p.src_buffer(1);
   p.set_dst(p.loss());
   const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", prediction) : no_buffer;
@@ -23,10 +23,12 @@ BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const Ten
                                               .diff_prediction = diff,
                                               .loss_scale = p.loss_scale(),
                                               .sample_loss = p.sample_loss()};
-  if constexpr (requires { args.counts; })
+  if constexpr (requires { args.counts; }) {
     args.counts = sums;
-  else
+  } else {
     args.class_sums = sums;
+    args.importance = importance;
+  }
   p.forward(op, args);
   if (diff == no_buffer) return nullptr;
   return [diff](BackwardBuilder& b) { b.set_diff_src(0, diff); };

@@ -3,7 +3,7 @@
 namespace keelson::ops {
 
 std::string_view to_string(LossKind k) {
-  constexpr std::string_view names[] = {"mse", "mae", "huber", "gaussian_nll", "cross_entropy"};
+  constexpr std::string_view names[] = {"mse", "mae", "huber", "gaussian_nll", "cross_entropy", "binary_cross_entropy"};
   return names[static_cast<int>(k)];
 }
 

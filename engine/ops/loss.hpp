@@ -13,6 +13,8 @@ enum class LossKind : std::uint8_t {
   huber,          ///< |d| <= delta: d^2 / 2, else delta (|d| - delta / 2)
   gaussian_nll,   ///< d^2 / (2 v) + log(v) / 2 with the variance v = softplus(s) + least_variance
   cross_entropy,  ///< -log softmax(p)[t] over dim 1; target s32 (N) class numbers
+  /// -t log sigmoid(p) - (1 - t) log(1 - sigmoid(p)), with 0 <= t <= 1: whether each of several labels holds
+  binary_cross_entropy,
 };
 
 /// What LossKind::gaussian_nll adds to each variance, so that no target is certain.
@@ -24,6 +26,9 @@ struct LossParams {
   float delta = 1;                ///< for huber
   /// A sample's loss is the sum over its rows, e.g. over the words of a sentence, instead of their mean.
   bool sum_rows = false;
+  /// Of cross_entropy, 0 <= label_smoothing < 1: the target class has the probability 1 - label_smoothing, and all F
+  /// classes share the rest alike (Szegedy et al. 2016, arXiv 1512.00567, section 7).
+  float label_smoothing = 0;
 
   /// Columns of the prediction for each column of the target: 2 for gaussian_nll, else 1.
   std::int64_t values_per_target() const { return kind == LossKind::gaussian_nll ? 2 : 1; }
@@ -62,10 +67,11 @@ class Loss;
 
 /// prediction (R, F) plain f32 with R = rows_per_sample * N; target (N, F) plain f32, or for cross_entropy s32 class
 /// numbers, (N), or (N, rows_per_sample) if each row has its own; weight (N) f32: 1 for a sample that counts, 0 for
-/// padding of a short batch. Row r is compared with the target of sample r / rows_per_sample.
+/// padding of a short batch; importance (N) f32, or absent: what the losses of samples are multiplied by. Row r is
+/// compared with the target of sample r / rows_per_sample.
 ///
-///   loss = inverse_samples * sum_r weight[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
-///   rows_per_sample
+///   loss = inverse_samples * sum_r w[r / rows_per_sample] * mean_f l(prediction[r, f], target[..., f]) /
+///   rows_per_sample, with w = 0 where weight is 0, else weight * importance
 ///
 /// with inverse_samples from StepParams (1 / global sample count), so that losses and gradients of all ranks add up to
 /// the global mean. For gaussian_nll the prediction has 2 F columns: the means, then s of each target; the constant
@@ -104,10 +110,12 @@ class Loss : public DescribedPrimitive<LossDesc> {
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
     OptionalIn<K, Role::sums, &LossDesc::class_sums_desc> class_sums;  ///< given if the ranks have parts of the classes
     OptionalOut<K, Role::sample_loss, &LossDesc::sample_loss_desc> sample_loss;
+    OptionalIn<K, Role::importance, &LossDesc::sample_loss_desc> importance;
   };
   /// loss: one f64, summed in f64 in a fixed order. diff_prediction: the gradient times LossScale::scale, computed in
   /// the same pass; `loss` is not scaled. sample_loss: the terms of the loss by samples, each with weight and
-  /// inverse_samples 1; 0 for a sample of weight 0. `loss` has the same bits with and without sample_loss.
+  /// inverse_samples 1, and with its importance; 0 for a sample of weight 0. `loss` has the same bits with and without
+  /// sample_loss.
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 

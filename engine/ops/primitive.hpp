@@ -30,6 +30,7 @@ enum class Role : std::uint8_t {
   rows,         ///< row numbers of a sparse gradient
   target,
   sample_weight,
+  importance,  ///< what the loss of each sample is multiplied by
   loss,
   sample_loss,  ///< the loss of each sample
   sums,         ///< f64, or as the op says

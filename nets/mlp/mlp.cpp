@@ -1,5 +1,7 @@
 #include "nets/mlp/mlp.hpp"
 
+#include <optional>
+
 #include "engine/base/error.hpp"
 #include "engine/layers/layers.hpp"
 
@@ -33,10 +35,10 @@ Graph mlp(const MlpOptions& o) {
   }
   v = dense(v, o.outputs, "output");
   graph.set_output("prediction", v);
-  if (o.classes)
-    loss(v, y, {.kind = ops::LossKind::cross_entropy});
-  else
-    mse(v, y);
+  std::optional<Var> importance;
+  if (o.sample_weights) importance = graph.input("sample_weight", {});
+  const auto kind = o.classes ? ops::LossKind::cross_entropy : ops::LossKind::mse;
+  loss(v, y, {.kind = kind, .label_smoothing = o.label_smoothing}, "loss", importance);
   return graph;
 }
 

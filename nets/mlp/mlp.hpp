@@ -19,6 +19,8 @@ struct MlpOptions {
   bool batch_norm = false;          ///< before each activation
   float dropout = 0;                ///< behind hidden layers
   int dropout_layers = 0;           ///< only behind the last so many hidden layers; 0: behind all
+  float label_smoothing = 0;        ///< of the cross entropy (ops::LossParams)
+  bool sample_weights = false;      ///< an input "sample_weight" () f32: what the loss of each sample is multiplied by
 };
 
 /// Inputs "x" (features), and "y": () s32, the class, or (outputs) f32. Layers "dense1", "dense2", ... and "output".

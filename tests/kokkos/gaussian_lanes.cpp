@@ -23,9 +23,9 @@ TEST(GaussianLane, LanesAddUpToTheRow) {
   for (const bool in_place : {false, true}) {
     std::vector<float> given = prediction, separate(given.size(), 9);
     std::vector<float>& diff = in_place ? given : separate;
-    const kokkos::LossRows rows{
-        params,  &now,        &scale, given.data(), target.data(), nullptr, weights.data(), diff.data(),
-        samples, 2 * targets, 1,      false,        nullptr,       {}};
+    const kokkos::LossRows rows{params,         &now,    &scale,      given.data(), target.data(), nullptr,
+                                weights.data(), nullptr, diff.data(), samples,      2 * targets,   1,
+                                false,          nullptr, {}};
     std::vector<double> parts(samples * lanes);
     const kokkos::GaussianLane lane{rows, lanes, parts.data()};
     for (std::int64_t item = 0; item < samples * lanes; ++item) lane(static_cast<kokkos::Index>(item));

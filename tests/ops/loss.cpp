@@ -23,6 +23,8 @@ std::vector<LossCase> loss_cases() {
                                                            {"mae", {LossKind::mae, 1}},
                                                            {"huber", {LossKind::huber, 0.75f}},
                                                            {"gaussian_nll", {LossKind::gaussian_nll}},
+                                                           {"binary_cross_entropy", {LossKind::binary_cross_entropy}},
+                                                           {"smooth", {LossKind::cross_entropy, 1, false, 0.125f}},
                                                            {"cross_entropy", {LossKind::cross_entropy, 1}}};
   for (const auto& [name, params] : kinds) {
     cases.push_back({name, "one sample, one feature", params, 1, 1});
@@ -52,7 +54,8 @@ class LossTest : public CaseTest<LossCase> {
       target = oracle::random_integers(shape, "class", 0, static_cast<int>(c().features) - 1);
       for (std::int64_t i = 1; i < target.elements(); i += 3) target[i] = -1;  // does not count
     } else {
-      target = oracle::random_uniform({c().samples, c().features}, "target", -2, 2);
+      const double least = c().params.kind == LossKind::binary_cross_entropy ? 0 : -2;
+      target = oracle::random_uniform({c().samples, c().features}, "target", least, least + (least == 0 ? 1 : 4));
       prediction[0] = target[0];  // |d| = 0
     }
     weight = Array({c().samples}, 1.0);
@@ -124,6 +127,27 @@ TEST_P(LossTest, LossesOfSamples) {
   check(of_samples, want, c().name);
 }
 
+/// The total and the gradient have the importance as a factor, and samples without weight have no part whatever it is.
+TEST_P(LossTest, ImportanceIsAFactorOfSamples) {
+  const auto op = make_loss();
+  if (!op) return;
+  const ops::StepParams now{.inverse_samples = 0.125f};
+  Array importance = oracle::random_uniform(weight.shape, "importance", 0, 3), both = weight;
+  for (std::int64_t n = 0; n < c().samples; ++n) {
+    both[n] = weight[n] * importance[n];
+    if (weight[n] == 0) importance[n] = std::numeric_limits<double>::quiet_NaN();
+  }
+  const auto p = put(ctx(), prediction, Layout::plain(prediction.shape)),
+             w = put(ctx(), weight, Layout::plain(weight.shape)),
+             by = put(ctx(), importance, Layout::plain(weight.shape)), t = put_target();
+  const auto loss = put_f64(ctx(), Array(Shape{1}));
+  const auto diff = destination(ctx(), prediction.shape, Layout::plain(prediction.shape));
+  run_forward(c().name, *op, {put_step_params(ctx(), now), p, t, w, loss, diff, {}, {}, {}, by});
+  const Array want(Shape{1}, oracle::loss_forward(prediction, target, both, c().params, now, c().rows_per_sample));
+  EXPECT_TRUE(close(get_f64(ctx(), loss), want, c().name));
+  check(diff, oracle::loss_backward(prediction, target, both, c().params, now, c().rows_per_sample), c().name);
+}
+
 TEST_P(LossTest, OnlyTheGradientIsScaled) {
   const auto op = make_loss();
   if (!op) return;
@@ -152,7 +176,7 @@ TEST_P(LossTest, LargePredictionsStayFinite) {
 }
 
 TEST_P(LossTest, MaskedClassesHaveNoPart) {
-  if (c().params.kind != LossKind::cross_entropy) return;
+  if (c().params.kind != LossKind::cross_entropy || c().params.label_smoothing > 0) return;  // infinite with it
   const auto op = make_loss();
   if (!op) return;
   for (std::int64_t r = 0; r < prediction.shape[0]; ++r) {
@@ -229,7 +253,7 @@ TEST_P(LossTest, PartsOfClassesAddUp) {
   const auto step_params = put_step_params(ctx(), now);
   const auto w = put(ctx(), weight, Layout::plain(weight.shape)), t = put_target();
   for (const bool masked : {false, true}) {
-    if (masked && all < 4) return;  // one class would be left, whose gradient is 0
+    if (masked && (all < 4 || c().params.label_smoothing > 0)) return;  // one class would be left, whose gradient is 0
     for (std::int64_t r = 0; masked && r < rows; ++r)
       for (std::int64_t f = 0; f < (all + 1) / 2; ++f)
         if (static_cast<double>(f) != target[c().class_per_row ? r : r / c().rows_per_sample])

@@ -334,13 +334,16 @@ TEST(OracleGradient, Losses) {
                                   {LossKind::mae, 1, true},
                                   {LossKind::huber, 0.5f},
                                   {LossKind::gaussian_nll},
+                                  {LossKind::binary_cross_entropy},
                                   {LossKind::cross_entropy, 1},
-                                  {LossKind::cross_entropy, 1, true}})
+                                  {LossKind::cross_entropy, 1, true},
+                                  {LossKind::cross_entropy, 1, false, 0.2f}})
     for (const std::int64_t rows : {1, 3}) {
       const Array x = random_uniform({4 * rows, 3 * p.values_per_target()}, "x", -2, 2), weight({4}, {1, 1, 0, 1});
       const Shape classes = p.sum_rows ? Shape{4, rows} : Shape{4};
-      const Array t = p.kind == LossKind::cross_entropy ? oracle::random_integers(classes, "t", -1, 2)
-                                                        : random_uniform({4, 3}, "t", -2, 2);
+      const Array t = p.kind == LossKind::cross_entropy          ? oracle::random_integers(classes, "t", -1, 2)
+                      : p.kind == LossKind::binary_cross_entropy ? random_uniform({4, 3}, "t", 0, 1)
+                                                                 : random_uniform({4, 3}, "t", -2, 2);
       EXPECT_TRUE(close(oracle::loss_backward(x, t, weight, p, now, rows),
                         differences([&](auto& v) { return oracle::loss_forward(v, t, weight, p, now, rows); }, x),
                         std::string(to_string(p.kind)), by_differences));

@@ -8,8 +8,8 @@ namespace keelson::oracle {
 
 namespace {
 
-double pointwise(double d, const ops::LossParams& p) {
-  const double delta = p.delta, size = std::abs(d);
+double pointwise(double x, double t, const ops::LossParams& p) {
+  const double d = x - t, delta = p.delta, size = std::abs(d);
   switch (p.kind) {
     case ops::LossKind::mse:
       return d * d;
@@ -17,6 +17,8 @@ double pointwise(double d, const ops::LossParams& p) {
       return size;
     case ops::LossKind::huber:
       return size <= delta ? d * d / 2 : delta * (size - delta / 2);
+    case ops::LossKind::binary_cross_entropy:
+      return std::isnan(x) ? x : std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
     case ops::LossKind::gaussian_nll:
     case ops::LossKind::cross_entropy:
       break;
@@ -25,8 +27,8 @@ double pointwise(double d, const ops::LossParams& p) {
 }
 
 /// |d| has the derivative 0 at 0.
-double pointwise_derivative(double d, const ops::LossParams& p) {
-  const double delta = p.delta, sign = d > 0 ? 1 : d < 0 ? -1 : 0;
+double pointwise_derivative(double x, double t, const ops::LossParams& p) {
+  const double d = x - t, delta = p.delta, sign = d > 0 ? 1 : d < 0 ? -1 : 0;
   switch (p.kind) {
     case ops::LossKind::mse:
       return 2 * d;
@@ -34,6 +36,8 @@ double pointwise_derivative(double d, const ops::LossParams& p) {
       return std::isnan(d) ? d : sign;
     case ops::LossKind::huber:
       return std::isnan(d) || std::abs(d) <= delta ? d : delta * sign;
+    case ops::LossKind::binary_cross_entropy:
+      return 1 / (1 + std::exp(-x)) - t;
     case ops::LossKind::gaussian_nll:
     case ops::LossKind::cross_entropy:
       break;
@@ -84,6 +88,9 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
       row = label < 0 || label >= features
                 ? std::numeric_limits<double>::quiet_NaN()
                 : log_sum_exp(prediction, r * features, features) - prediction[r * features + label];
+      for (std::int64_t f = 0; f < features && p.label_smoothing > 0; ++f)
+        row += static_cast<double>(p.label_smoothing) *
+               (prediction[r * features + label] - prediction[r * features + f]) / static_cast<double>(features);
     } else if (p.kind == ops::LossKind::gaussian_nll) {
       const std::int64_t targets = features / 2;
       for (std::int64_t f = 0; f < targets; ++f) {
@@ -94,7 +101,7 @@ double loss_forward(const Array& prediction, const Array& target, const Array& w
     } else {
       for (std::int64_t f = 0; f < features; ++f)
         row +=
-            pointwise(prediction[r * features + f] - target[sample * features + f], p) / static_cast<double>(features);
+            pointwise(prediction[r * features + f], target[sample * features + f], p) / static_cast<double>(features);
     }
     loss += factor * row;
   }
@@ -105,6 +112,7 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
                     const ops::StepParams& now, std::int64_t rows_per_sample, const ops::LossScale& scale) {
   const auto rows = prediction.shape[0], features = prediction.shape[1];
   const Array probabilities = softmax_forward(prediction, 1);
+  const double smoothing = p.label_smoothing;
   Array diff(prediction.shape);
   for (std::int64_t r = 0; r < rows; ++r) {
     const double factor = row_factor(r, target, weight, p, now, rows_per_sample);
@@ -124,9 +132,10 @@ Array loss_backward(const Array& prediction, const Array& target, const Array& w
       const auto sample = r / rows_per_sample, at = r * features + f;
       double d;
       if (p.kind == ops::LossKind::cross_entropy)
-        d = probabilities[at] - (f == label_of(r, target, rows_per_sample) ? 1 : 0);
+        d = probabilities[at] - (f == label_of(r, target, rows_per_sample) ? 1 - smoothing : 0) -
+            smoothing / static_cast<double>(features);
       else
-        d = pointwise_derivative(prediction[at] - target[sample * features + f], p) / static_cast<double>(features);
+        d = pointwise_derivative(prediction[at], target[sample * features + f], p) / static_cast<double>(features);
       diff[at] = factor * d * scale.scale;
     }
   }

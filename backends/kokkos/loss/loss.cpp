@@ -55,8 +55,8 @@ class KokkosLoss : public Loss {
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
-    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, class_sums, sample_loss] =
-        args;
+    const auto& [step_params, prediction, target, weight, loss, diff_prediction, loss_scale, class_sums, sample_loss,
+                 importance] = args;
     const bool classes = desc_.params.kind == LossKind::cross_entropy;
     const auto rows = desc_.prediction.shape[0], per_sample = desc_.rows_per_sample;
     const LossRows o{desc_.params,
@@ -66,6 +66,7 @@ class KokkosLoss : public Loss {
                      classes ? nullptr : target.data<float>(),
                      classes ? target.data<std::int32_t>() : nullptr,
                      weight.data<float>(),
+                     importance ? importance.data<float>() : nullptr,
                      diff_prediction ? diff_prediction.data<float>() : nullptr,
                      rows,
                      desc_.prediction.shape[1],

@@ -17,7 +17,7 @@ inline Index loss_lanes(const ops::LossParams& p, Index rows, Index features) {
   return wanted < 1 ? 1 : wanted < most ? wanted : most;
 }
 
-/// mse, mae, huber: one lane's part of the total, and its elements of the gradient.
+/// mse, mae, huber, binary_cross_entropy: one lane's part of the total, and its elements of the gradient.
 struct DifferenceLane {
   LossRows o;
   Index lanes;
@@ -31,9 +31,9 @@ struct DifferenceLane {
     float* diff = o.diff ? o.diff + r * o.features : nullptr;
     double sum = 0;
     for (Index f = item % lanes; f < o.features; f += lanes) {
-      const double d = share == 0 ? 0.0 : static_cast<double>(x[f]) - t[f];
-      sum += o.one(d);
-      if (diff) diff[f] = share == 0 ? 0.0f : static_cast<float>(diff_scale * o.slope(d));
+      const double from = static_cast<double>(x[f]), to = static_cast<double>(t[f]);
+      if (share != 0) sum += o.one(from, to);
+      if (diff) diff[f] = share == 0 ? 0.0f : static_cast<float>(diff_scale * o.slope(from, to));
     }
     parts[item] = share == 0 ? 0.0 : scale * sum;
   }
@@ -144,7 +144,8 @@ struct ClassTotal {
     const Exponentials all = o.class_sums ? o.of_all_parts(r) : of_all_lanes(parts, r, o.rows, lanes);
     const Index own = o.element_of(c);
     rows[r] = {share * o.gradient_scale(), all, own};
-    losses[r] = share * o.class_loss(c, o.is_own(own) ? o.prediction[r * o.features + own] : 0, all);
+    const float* x = o.prediction + r * o.features;
+    losses[r] = share * o.class_loss(c, o.is_own(own) ? x[own] : 0, all, o.below_largest(x, all.largest));
   }
 };
 
@@ -161,11 +162,11 @@ struct ClassGradient {
     const float x = o.prediction[i];
     if (row.share == 0)
       o.diff[i] = 0;
-    else if (f == row.wanted)  // computed separately, since softmax - 1 cancels if the prediction is nearly certain
-      o.diff[i] =
-          static_cast<float>(row.share * (Kokkos::exp(static_cast<double>(x) - row.all.largest) / row.all.sum - 1));
+    else if (f == row.wanted)
+      o.diff[i] = static_cast<float>(row.share * o.wanted_slope(x, row.all));
     else
-      o.diff[i] = fast_exp(x - row.all.largest) * static_cast<float>(row.share / row.all.sum);
+      o.diff[i] = fast_exp(x - row.all.largest) * static_cast<float>(row.share / row.all.sum) -
+                  static_cast<float>(row.share * o.of_each_class());
   }
 };
 

@@ -22,7 +22,8 @@ struct LossRows {
   const float* target;
   const std::int32_t* classes;
   const float* weight;
-  float* diff;  ///< null: no gradient; may be `prediction`
+  const float* importance;  ///< null: 1 for all
+  float* diff;              ///< null: no gradient; may be `prediction`
   Index rows, features, rows_per_sample;
   bool class_per_row;
   const float* class_sums;  ///< (rows, 2 part.parts); null: the prediction has all classes
@@ -32,19 +33,32 @@ struct LossRows {
 
   /// The weight of row r's loss in the total; 0 for padding, whose prediction may have any values.
   KOKKOS_FUNCTION double share(Index r) const {
-    const double all = static_cast<double>(step_params->inverse_samples) * weight[r / rows_per_sample];
+    const Index sample = r / rows_per_sample;
+    if (weight[sample] == 0) return 0;
+    double all = static_cast<double>(step_params->inverse_samples) * weight[sample];
+    if (importance) all *= static_cast<double>(importance[sample]);
     return p.sum_rows ? all : all / static_cast<double>(rows_per_sample);
   }
 
-  KOKKOS_FUNCTION double one(double d) const {
+  /// The loss of prediction x for target t.
+  KOKKOS_FUNCTION double one(double x, double t) const {
+    const double d = x - t;
     if (p.kind == LossKind::mse) return d * d;
+    if (p.kind == LossKind::binary_cross_entropy)  // cannot overflow
+      return (x <= 0 ? 0 : x) - x * t + Kokkos::log1p(Kokkos::exp(-Kokkos::fabs(x)));
     const double a = Kokkos::fabs(d), delta = p.delta;
     if (p.kind == LossKind::mae) return a;
     return a <= delta ? 0.5 * d * d : delta * (a - 0.5 * delta);
   }
 
-  KOKKOS_FUNCTION double slope(double d) const {
+  /// Its derivative by x.
+  KOKKOS_FUNCTION double slope(double x, double t) const {
+    const double d = x - t;
     if (p.kind == LossKind::mse) return 2 * d;
+    if (p.kind == LossKind::binary_cross_entropy) {
+      const double e = Kokkos::exp(-Kokkos::fabs(x));
+      return (x > 0 ? 1 : e) / (1 + e) - t;
+    }
     const double limit = p.kind == LossKind::mae ? 0.0 : static_cast<double>(p.delta);
     if (p.kind == LossKind::huber && Kokkos::fabs(d) <= limit) return d;
     const double unit = d > 0 ? 1.0 : d < 0 ? -1.0 : d;  // a NaN stays a NaN
@@ -55,11 +69,11 @@ struct LossRows {
     const float *x = prediction + r * features, *t = target + r / rows_per_sample * features;
     const double scale = share / static_cast<double>(features);
     double sum = 0;
-    for (Index f = 0; f < features; ++f) sum += one(static_cast<double>(x[f]) - t[f]);
+    for (Index f = 0; f < features; ++f) sum += one(static_cast<double>(x[f]), static_cast<double>(t[f]));
     // A separate loop, so that the loss has the same bits with and without a gradient.
     const double whole = scale * gradient_scale();
     for (Index f = 0; diff && f < features; ++f)
-      diff[r * features + f] = static_cast<float>(whole * slope(static_cast<double>(x[f]) - t[f]));
+      diff[r * features + f] = static_cast<float>(whole * slope(static_cast<double>(x[f]), static_cast<double>(t[f])));
     return scale * sum;
   }
 
@@ -109,12 +123,29 @@ struct LossRows {
   KOKKOS_FUNCTION Index element_of(Index c) const { return c - static_cast<Index>(part.first); }
   KOKKOS_FUNCTION bool is_own(Index element) const { return element >= 0 && element < features; }
 
+  /// Number of classes of all ranks.
+  KOKKOS_FUNCTION Index all_classes() const { return class_sums ? static_cast<Index>(part.all) : features; }
+  /// The probability that the target of a row gives to each class, beside what its class gets.
+  KOKKOS_FUNCTION double of_each_class() const {
+    return static_cast<double>(p.label_smoothing) / static_cast<double>(all_classes());
+  }
+
   /// -log softmax(x)[c] = log(sum exp(x - max)) + max - x[c], which cannot overflow; 0 if another rank has the class c.
-  /// `all`: of the predictions of all classes. `wanted`: x[c], if this rank has the class.
-  KOKKOS_FUNCTION double class_loss(Index c, float wanted, const Exponentials& all) const {
-    if (c < 0 || c >= (class_sums ? static_cast<Index>(part.all) : features))
-      return Kokkos::Experimental::quiet_NaN_v<double>;
-    return is_own(element_of(c)) ? Kokkos::log(all.sum) + (static_cast<double>(all.largest) - wanted) : 0.0;
+  /// `all`: of the predictions of all classes. `wanted`: x[c], if this rank has the class. With label smoothing each
+  /// class c' of this rank adds of_each_class() (x[c] - x[c']); `below`: below_largest().
+  KOKKOS_FUNCTION double class_loss(Index c, float wanted, const Exponentials& all, double below) const {
+    if (c < 0 || c >= all_classes()) return Kokkos::Experimental::quiet_NaN_v<double>;
+    const bool own = is_own(element_of(c));
+    const double loss = own ? Kokkos::log(all.sum) + (static_cast<double>(all.largest) - wanted) : 0.0;
+    if (p.label_smoothing == 0) return loss;
+    const double moved = own ? static_cast<double>(p.label_smoothing) * (static_cast<double>(wanted) - all.largest) : 0;
+    return loss + moved - of_each_class() * below;
+  }
+  /// The sum of x - largest over the predictions of a row; 0 without label smoothing, which alone needs it.
+  KOKKOS_FUNCTION double below_largest(const float* x, float largest) const {
+    double sum = 0;
+    for (Index f = 0; p.label_smoothing != 0 && f < features; ++f) sum += static_cast<double>(x[f]) - largest;
+    return sum;
   }
 
   /// Of all classes of row r, from the sums of all parts. A part of predictions that are all -infinity adds nothing.
@@ -137,6 +168,7 @@ struct LossRows {
     const float* x = prediction + r * features;
     const float wanted = is_own(own) ? x[own] : 0;
     Exponentials all = class_sums ? of_all_parts(r) : Exponentials{0, maximum(x)};
+    const double below = below_largest(x, all.largest);  // now, since the gradient may take the place of x
     if (diff || !class_sums) {
       const double sum =
           diff ? exponentials<true>(x, all.largest, diff + r * features) : exponentials<false>(x, all.largest, nullptr);
@@ -145,14 +177,19 @@ struct LossRows {
     if (diff) {
       float* d = diff + r * features;
       const double whole = share * gradient_scale();
-      const auto scale = static_cast<float>(whole / all.sum);
+      const auto scale = static_cast<float>(whole / all.sum), less = static_cast<float>(whole * of_each_class());
       KEELSON_INDEPENDENT_ITERATIONS
-      for (Index f = 0; f < features; ++f) d[f] *= scale;
-      // Computed separately, since softmax - 1 cancels if the prediction is nearly certain.
-      if (is_own(own))
-        d[own] = static_cast<float>(whole * (Kokkos::exp(static_cast<double>(wanted) - all.largest) / all.sum - 1));
+      for (Index f = 0; f < features; ++f) d[f] = d[f] * scale - less;
+      if (is_own(own)) d[own] = static_cast<float>(whole * wanted_slope(wanted, all));
     }
-    return share * class_loss(c, wanted, all);
+    return share * class_loss(c, wanted, all, below);
+  }
+
+  /// The gradient by the prediction of the target class. Computed apart, since softmax - 1 cancels if the prediction is
+  /// nearly certain.
+  KOKKOS_FUNCTION double wanted_slope(float x, const Exponentials& all) const {
+    const double certain = 1 - static_cast<double>(p.label_smoothing);
+    return Kokkos::exp(static_cast<double>(x) - all.largest) / all.sum - certain - of_each_class();
   }
 
   static constexpr int lanes = runs_on_host ? 16 : 1;
