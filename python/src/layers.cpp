@@ -17,18 +17,23 @@ using Name = const std::string&;
 using ActivationName = const std::optional<std::string>&;
 using ActivationLayer = Var (*)(Var, const std::string&);
 
+/// The activation of that name; null: none. Called before a layer is added, so that a wrong name adds none.
+ActivationLayer activation_of(ActivationName activation) {
+  if (!activation) return nullptr;
+  return choose<ActivationLayer>("activation", *activation,
+                                 {{"relu", &relu},
+                                  {"tanh", &tanh},
+                                  {"sigmoid", &sigmoid},
+                                  {"gelu", &gelu},
+                                  {"silu", &silu},
+                                  {"elu", +[](Var v, const std::string& n) { return elu(v, 1, n); }},
+                                  {"softplus", &softplus}});
+}
+
 /// x, or a node behind x that applies the activation. With a name of x's node, the new node is "<name>_tanh".
 Value activated(const Value& x, ActivationName activation, Name name) {
-  if (!activation) return x;
-  const auto layer = choose<ActivationLayer>("activation", *activation,
-                                             {{"relu", &relu},
-                                              {"tanh", &tanh},
-                                              {"sigmoid", &sigmoid},
-                                              {"gelu", &gelu},
-                                              {"silu", &silu},
-                                              {"elu", +[](Var v, const std::string& n) { return elu(v, 1, n); }},
-                                              {"softplus", &softplus}});
-  return {x.network, layer(x.var, name.empty() ? "" : name + "_" + *activation)};
+  const auto layer = activation_of(activation);
+  return layer ? Value{x.network, layer(x.var, name.empty() ? "" : name + "_" + *activation)} : x;
 }
 
 /// One number for all spatial dimensions, or one for each.
@@ -88,6 +93,7 @@ Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::in
               const Init& bias_init, Name name) {
   const auto o =
       conv_options<ConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights, bias_init);
+  activation_of(activation);
   return activated({x.network, conv(x.var, o, name)}, activation, name);
 }
 
@@ -97,6 +103,7 @@ Value transposed_conv_of(const Value& x, std::int64_t filters, const Extents& si
   auto o = conv_options<TransposedConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights,
                                                bias_init);
   o.output_padding = output_padding;
+  activation_of(activation);
   return activated({x.network, transposed_conv(x.var, o, name)}, activation, name);
 }
 
@@ -180,6 +187,7 @@ void bind_dense_layers(nb::module_& m) {
                              .weights_of = weights_of,
                              .weights_init = weights,
                              .bias_init = bias_init};
+        activation_of(activation);
         return activated({x.network, dense(x.var, o, name)}, activation, name);
       },
       nb::arg("x"), nb::arg("features"), nb::kw_only(), nb::arg("bias") = true, nb::arg("activation") = nb::none(),
@@ -376,70 +384,6 @@ void bind_shapes(nb::module_& m) {
       nb::arg("xs"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "Concatenates values along `axis`.");
 }
 
-void bind_losses(nb::module_& m) {
-  using ops::LossKind;
-  m.def(
-      "loss",
-      [](const Value& prediction, const Value& target, const std::string& kind, float delta, bool sum_rows, Name name) {
-        const ops::LossParams params{.kind = choose<LossKind>("kind", kind,
-                                                              {{"mse", LossKind::mse},
-                                                               {"mae", LossKind::mae},
-                                                               {"huber", LossKind::huber},
-                                                               {"gaussian_nll", LossKind::gaussian_nll},
-                                                               {"cross_entropy", LossKind::cross_entropy}}),
-                                     .delta = delta,
-                                     .sum_rows = sum_rows};
-        return Value{prediction.network, loss(prediction.var, target.var, params, name)};
-      },
-      nb::arg("prediction"), nb::arg("target"), nb::arg("kind"), nb::kw_only(), nb::arg("delta") = 1.0f,
-      nb::arg("sum_rows") = false, nb::arg("name") = "loss",
-      "Compares a prediction (rows, F) with a target input and makes the result the graph's loss. kind: 'mse', 'mae',\n"
-      "'huber' (with delta), 'gaussian_nll' (the prediction has the mean of each target, then s of each target, and\n"
-      "the variance is softplus(s) + 1e-6) or 'cross_entropy' (target: int32 class numbers). sum_rows: a sample's\n"
-      "loss is the sum over its rows instead of their mean.");
-  const auto simple = [&m](const char* kind, LossKind loss_kind, const char* text) {
-    m.def(
-        kind,
-        [loss_kind](const Value& prediction, const Value& target) {
-          return Value{prediction.network, loss(prediction.var, target.var, {loss_kind})};
-        },
-        nb::arg("prediction"), nb::arg("target"), text);
-  };
-  simple("mse", LossKind::mse, "The mean of squares, as the graph's loss.");
-  simple("mae", LossKind::mae, "The mean of absolute values, as the graph's loss.");
-  simple("cross_entropy", LossKind::cross_entropy,
-         "-log softmax(logits)[target], as the graph's loss. target: int32 class numbers, one per sample or row.");
-  m.def(
-      "huber",
-      [](const Value& prediction, const Value& target, float delta) {
-        return Value{prediction.network, huber(prediction.var, target.var, delta)};
-      },
-      nb::arg("prediction"), nb::arg("target"), nb::arg("delta") = 1.0f,
-      "Squares up to `delta`, absolute values beyond, as the graph's loss.");
-  m.def(
-      "pixel_cross_entropy",
-      [](const Value& logits, const Value& target, std::vector<float> class_weights, const std::string& mean,
-         float factor, float focal_gamma, float sampled_pixels, Name name) {
-        const ops::PixelLossParams params{
-            .class_weights = std::move(class_weights),
-            .mean = choose<ops::PixelMean>(
-                "mean", mean,
-                {{"none", ops::PixelMean::none}, {"all", ops::PixelMean::all}, {"counted", ops::PixelMean::counted}}),
-            .factor = factor,
-            .focal_gamma = focal_gamma,
-            .sampled_pixels = sampled_pixels};
-        return Value{logits.network, pixel_cross_entropy(logits.var, target.var, params, name)};
-      },
-      nb::arg("logits"), nb::arg("target"), nb::kw_only(), nb::arg("class_weights") = std::vector<float>(),
-      nb::arg("mean") = "all", nb::arg("factor") = 1.0f, nb::arg("focal_gamma") = 0.0f,
-      nb::arg("sampled_pixels") = 0.0f, nb::arg("name") = "loss",
-      "Cross entropy of each pixel, as the graph's loss: logits (N, classes, spatial...), target (N, spatial...) "
-      "int32.\n"
-      "mean: the number by which the sum over pixels is divided: 'none', 'all' pixels, or those 'counted' (of a class "
-      "with "
-      "weight).");
-}
-
 }  // namespace
 
 void bind_layers(nb::module_& m) {
@@ -449,7 +393,6 @@ void bind_layers(nb::module_& m) {
   bind_normalization(m);
   bind_activations(m);
   bind_shapes(m);
-  bind_losses(m);
 }
 
 }  // namespace keelson::python

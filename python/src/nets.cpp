@@ -67,7 +67,8 @@ Made lstm_lm(std::int64_t vocabulary, std::int64_t hidden, int layers, std::int6
 }
 
 Made mlp(std::int64_t features, std::int64_t outputs, bool classes, int layers, std::int64_t units,
-         const std::string& activation, bool batch_norm, float dropout, int dropout_layers) {
+         const std::string& activation, bool batch_norm, float dropout, int dropout_layers, float label_smoothing,
+         bool sample_weights) {
   const nets::MlpOptions o{.features = features,
                            .outputs = outputs,
                            .classes = classes,
@@ -76,7 +77,9 @@ Made mlp(std::int64_t features, std::int64_t outputs, bool classes, int layers, 
                            .activation = activation,
                            .batch_norm = batch_norm,
                            .dropout = dropout,
-                           .dropout_layers = dropout_layers};
+                           .dropout_layers = dropout_layers,
+                           .label_smoothing = label_smoothing,
+                           .sample_weights = sample_weights};
   return made(nets::mlp(o), "tabular-mlp",
               {{"layers", std::to_string(layers)},
                {"units", std::to_string(units)},
@@ -205,10 +208,13 @@ void bind_nets(nb::module_& m) {
   m.def(
       "mlp", &mlp, nb::arg("features"), nb::arg("outputs"), nb::kw_only(), nb::arg("classes") = true,
       nb::arg("layers") = 3, nb::arg("units") = 128, nb::arg("activation") = "relu", nb::arg("batch_norm") = false,
-      nb::arg("dropout") = 0.0f, nb::arg("dropout_layers") = 0,
+      nb::arg("dropout") = 0.0f, nb::arg("dropout_layers") = 0, nb::arg("label_smoothing") = 0.0f,
+      nb::arg("sample_weights") = false,
       "A dense network for the rows of a table, as keelson-tabular trains it: inputs x (features), and y, () int32 or\n"
       "with classes=False (outputs) float32; output prediction. activation: relu, tanh, gelu, silu or sigmoid.\n"
-      "dropout_layers: drops units of the last so many hidden layers; 0: of all.");
+      "dropout_layers: drops units of the last so many hidden layers; 0: of all. label_smoothing: of the cross "
+      "entropy.\n"
+      "sample_weights: an input sample_weight, () float32, what the loss of each sample is multiplied by.");
   m.def(
       "minerva", &minerva, nb::arg("net") = "epsilon", nb::kw_only(), nb::arg("planes") = nb::none(),
       nb::arg("channels") = nb::none(), nb::arg("classes") = nb::none(), nb::arg("strips") = 127,
