@@ -1,3 +1,4 @@
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
 #include <algorithm>
@@ -12,6 +13,7 @@
 #include "engine/train/metrics/intersection_over_union.hpp"
 #include "engine/train/metrics/perplexity.hpp"
 #include "engine/train/metrics/predictions.hpp"
+#include "engine/train/metrics/roc_auc.hpp"
 #include "engine/train/metrics/target_metric.hpp"
 #include "objects.hpp"
 
@@ -73,6 +75,26 @@ std::vector<TargetUnit> units_of(const std::vector<std::tuple<std::string, doubl
   return units;
 }
 
+/// (classes, classes) int64: rows are true classes.
+nb::object array_of(const ConfusionMatrix& counts) {
+  nb::list rows;
+  for (std::int64_t truth = 0; truth < counts.classes(); ++truth) {
+    nb::list row;
+    for (std::int64_t found = 0; found < counts.classes(); ++found) row.append(counts(truth, found));
+    rows.append(row);
+  }
+  return nb::module_::import_("numpy").attr("array")(rows, "int64");
+}
+
+/// The true classes as int32.
+nb::object classes_of(const Predictions& p) {
+  void* data = nullptr;
+  nb::object array = new_array({std::ssize(p.truth())}, DType::s32, false, &data);
+  std::ranges::transform(p.truth(), static_cast<std::int32_t*>(data),
+                         [](float c) { return static_cast<std::int32_t>(c); });
+  return array;
+}
+
 nb::object array_of(const Predictions& p, const std::vector<float>& values) {
   const auto kept = static_cast<std::int64_t>(p.value());
   const std::int64_t rows = values.empty() ? 0 : kept;
@@ -107,7 +129,24 @@ void bind_metrics(nb::module_& m) {
           nb::arg("targets"));
   nb::class_<Accuracy, Metric>(m, "Accuracy",
                                "The part of the samples, or of the pixels, whose predicted class is the true class.")
-      .def(nb::init<Names>(), nb::arg("classes") = Names());
+      .def(nb::init<Names>(), nb::arg("classes") = Names())
+      .def_prop_ro(
+          "confusion", [](const Accuracy& a) { return array_of(a.confusion()); },
+          nb::sig("def confusion(self) -> numpy.typing.NDArray[numpy.int64]"),
+          "(classes, classes) of the last validation: how many samples of the class of the row were predicted to be\n"
+          "of the class of the column.")
+      .def_prop_ro(
+          "recalls", &Accuracy::values,
+          "Of each class, the part of its samples that the last validation found; NaN for a class without any.");
+  nb::class_<RocAuc, Metric>(
+      m, "RocAuc",
+      "The area under the receiver operating characteristic: the probability that a sample of the class has a larger\n"
+      "score than one of another class. Of two classes, that of class 1; of more, the mean over the classes, each\n"
+      "against all others.")
+      .def(nb::init<Names>(), nb::arg("classes") = Names())
+      .def_prop_ro("of_classes", &RocAuc::values, "The area of each class; of two classes, one number.")
+      .def("curve", &RocAuc::curve, nb::arg("curve") = 0,
+           "The points (false positive rate, true positive rate) of of_classes[curve], from (0, 0) to (1, 1).");
   nb::class_<MeanImageIoU, Metric>(m, "MeanImageIoU",
                                    "Intersection over union per image and class, then the mean (MLPerf HPC's DeepCAM).")
       .def(nb::init<Names>(), nb::arg("classes") = Names());
@@ -121,10 +160,12 @@ void bind_metrics(nb::module_& m) {
       .def_prop_ro(
           "predicted", [](const Predictions& p) { return array_of(p, p.predicted()); },
           nb::sig("def predicted(self) -> numpy.typing.NDArray[numpy.float32]"),
-          "(samples kept, targets) in the order of the data set; empty on all ranks except 0.")
+          "(samples kept, targets), or the logits (samples kept, classes), in the order of the data set; empty on all\n"
+          "ranks except 0.")
       .def_prop_ro(
-          "truth", [](const Predictions& p) { return array_of(p, p.truth()); },
-          nb::sig("def truth(self) -> numpy.typing.NDArray[numpy.float32]"), "The targets of the same samples.");
+          "truth", [](const Predictions& p) { return p.of_classes() ? classes_of(p) : array_of(p, p.truth()); },
+          nb::sig("def truth(self) -> numpy.typing.NDArray[numpy.float32] | numpy.typing.NDArray[numpy.int32]"),
+          "The targets of the same samples: (samples kept, targets), or their classes, (samples kept) int32.");
   nb::class_<FunctionMetric, Metric>(
       m, "FunctionMetric",
       "The mean, over all samples, of a function's results. The function gets predictions\n"

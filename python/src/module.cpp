@@ -39,7 +39,8 @@ std::string with_numpy_dtypes(std::string text) {
   static const std::pair<std::string_view, std::string_view> names[] = {
       {"f32", "float32"}, {"f64", "float64"}, {"s32", "int32"}, {"f16", "float16"}};
   const auto in_word = [&](std::size_t i) {
-    return i < text.size() && (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+    return i < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_' || text[i] == '/');
   };
   for (const auto& [name, numpy] : names)
     for (std::size_t i = text.find(name); i != text.npos; i = text.find(name, i)) {
@@ -107,6 +108,7 @@ NB_MODULE(_engine, m) {
   bind_graph(m);
   nb::module_ layers = m.def_submodule("layers", "Layers as functions: each appends a node and returns its value.");
   bind_layers(layers);
+  bind_losses(layers);
   nb::module_ nets = m.def_submodule("nets", "The networks that are part of Keelson.");
   bind_nets(nets);
   bind_parameters(m);

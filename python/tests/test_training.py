@@ -276,3 +276,62 @@ def test_a_closed_trainer_says_so(context):
         next(trainer)
     with pytest.raises(keelson.Error, match="this trainer was closed"):
         trainer.run()
+
+
+def class_data(samples=60):
+    random = numpy.random.default_rng(8)
+    y = (numpy.arange(samples) % 3).astype("int32")
+    x = random.normal(0, 1, (samples, 3)).astype("float32")
+    x[numpy.arange(samples), y] += 1
+    return {"x": x, "y": y}
+
+
+def test_metrics_of_classes(context, world):
+    data = class_data()
+    graph = keelson.Graph("classes")
+    logits = keelson.layers.dense(graph.input("x", (3,)), 3)
+    graph.output("prediction", logits)
+    keelson.layers.cross_entropy(logits, graph.input("y", (), "int32"))
+    accuracy, auc, all_of_them = keelson.metrics.Accuracy(), keelson.metrics.RocAuc(), keelson.metrics.Predictions()
+    trainer = keelson.Trainer(keelson.Parameters(graph, context), data, data, batch=6, epochs=2,
+                              metrics=[accuracy, auc, all_of_them])
+    trainer.run()
+    assert accuracy.confusion.shape == (3, 3) and accuracy.confusion.dtype == "int64"
+    assert (accuracy.confusion.sum(axis=1) == 20).all()
+    assert numpy.allclose(accuracy.recalls, numpy.diag(accuracy.confusion) / 20)
+    assert len(auc.of_classes) == 3 and 0.5 < min(auc.of_classes)
+    assert auc.curve(2)[0] == (0, 0) and auc.curve(2)[-1] == (1, 1)
+    if world.rank == 0:
+        assert (all_of_them.truth == data["y"]).all()
+        found = all_of_them.predicted.argmax(axis=1)
+        counts = numpy.zeros((3, 3), int)
+        numpy.add.at(counts, (data["y"], found), 1)
+        assert (counts == accuracy.confusion).all()
+
+
+def test_losses_are_those_of_their_formulas(context):
+    data = class_data()
+    data["several"] = numpy.random.default_rng(1).uniform(0, 1, (60, 3)).astype("float32")
+    data["w"] = numpy.linspace(0, 2, 60, dtype="float32")
+
+    def loss_of(end):
+        graph = keelson.Graph("loss")
+        logits = keelson.layers.scale(graph.input("x", (3,)), 1)
+        end(graph, keelson.layers.dense(logits, 3, name="d"))
+        parameters = keelson.Parameters(graph, context)
+        parameters["d/weights"] = numpy.eye(3, dtype="float32")
+        fields = {name: data[name] for name in graph.inputs}
+        return keelson.Trainer(parameters, fields, fields, batch=6, epochs=1, learning_rate=0.0).validate().loss
+
+    x, y = data["x"].astype("float64"), data["y"]
+    log_softmax = x - numpy.log(numpy.exp(x).sum(axis=1, keepdims=True))
+    sure, even = -log_softmax[numpy.arange(60), y], -log_softmax.mean(axis=1)
+    smooth = loss_of(lambda g, p: keelson.layers.cross_entropy(p, g.input("y", (), "int32"), label_smoothing=0.2))
+    assert smooth == pytest.approx((0.8 * sure + 0.2 * even).mean(), rel=1e-5)
+    weighted = loss_of(lambda g, p: keelson.layers.cross_entropy(p, g.input("y", (), "int32"), sample_weight=g.input("w", ())))
+    assert weighted == pytest.approx((data["w"] * sure).mean(), rel=1e-5)
+    t = data["several"].astype("float64")
+    binary = loss_of(lambda g, p: keelson.layers.binary_cross_entropy(p, g.input("several", (3,))))
+    assert binary == pytest.approx((numpy.log1p(numpy.exp(x)) - x * t).mean(), rel=1e-5)
+    with pytest.raises(keelson.InputError, match="label smoothing 1: expected 0, or a number above 0 and below 1"):
+        loss_of(lambda g, p: keelson.layers.cross_entropy(p, g.input("y", (), "int32"), label_smoothing=1.0))

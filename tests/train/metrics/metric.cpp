@@ -58,6 +58,20 @@ TEST(Metric, PredictionsOfEveryKthSample) {
   EXPECT_EQ(some.truth(), (std::vector<float>{1, 1, 4, -5}));
 }
 
+TEST(Metric, PredictionsOfClassesAreTheLogits) {
+  const std::vector<float> logits{0, 1, 2, 3, 4, 5};
+  const std::vector<std::int32_t> classes{2, 0};
+  const std::vector<std::int64_t> indices{1, 0};
+  Predictions metric;
+  metric.reset(
+      {.data = "two samples", .samples = 2, .units = 2, .prediction = {1, 3}, .target = {"y", {}, DType::s32}});
+  metric.update({.count = 2, .indices = indices.data(), .predictions = logits.data(), .targets = classes.data()});
+  metric.reduce(nullptr);
+  EXPECT_TRUE(metric.of_classes());
+  EXPECT_EQ(metric.predicted(), (std::vector<float>{3, 4, 5, 0, 1, 2}));
+  EXPECT_EQ(metric.truth(), (std::vector<float>{0, 2}));
+}
+
 /// A metric of classes, made of whole numbers, where more is better.
 TEST(Metric, IntersectionOverUnion) {
   const Samples samples;
