@@ -13,7 +13,7 @@ from ._stopping import EarlyStopping
 __all__ = ["KeelsonClassifier", "KeelsonRegressor", "fit"]
 
 
-def _conv_network(shape, outputs, classes, units, dropout):
+def _conv_network(shape, outputs, classes, units, dropout, label_smoothing, weighs):
     """Two convolutions with pooling, and two dense layers, for images and volumes."""
     graph = _engine.Graph("images")
     h = x = graph.input("x", shape)
@@ -26,17 +26,19 @@ def _conv_network(shape, outputs, classes, units, dropout):
         h = _layers.dropout(h, dropout)
     prediction = _layers.dense(h, outputs, name="head")
     graph.output("prediction", prediction)
+    target = graph.input("y", (), "int32") if classes else graph.input("y", (outputs,))
+    weight = graph.input("sample_weight", ()) if weighs else None
     if classes:
-        _layers.cross_entropy(prediction, graph.input("y", (), "int32"))
+        _layers.cross_entropy(prediction, target, label_smoothing=label_smoothing, sample_weight=weight)
     else:
-        _layers.mse(prediction, graph.input("y", (outputs,)))
+        _layers.mse(prediction, target, sample_weight=weight)
     return graph
 
 
 class _Estimator:
     """What classifiers and regressors share. Parameters are those of the constructor, as scikit-learn wants them."""
 
-    _classifies = False
+    _classifies, label_smoothing = False, 0.0
     _NAMES = ("layers", "units", "activation", "dropout", "batch_norm", "network", "epochs", "batch", "learning_rate",
               "optimizer", "validation", "patience", "random_state", "context", "verbose")
 
@@ -153,9 +155,11 @@ class _Estimator:
             self.graph_ = self.network(shape, self._outputs)
         elif len(shape) == 1:
             self.graph_ = nets.mlp(shape[0], self._outputs, classes=self._classifies, layers=self.layers, units=self.units,
-                                   activation=self.activation, batch_norm=self.batch_norm, dropout=self.dropout)
+                                   activation=self.activation, batch_norm=self.batch_norm, dropout=self.dropout,
+                                   label_smoothing=self.label_smoothing, sample_weights=self._weighs)
         else:
-            self.graph_ = _conv_network(shape, self._outputs, self._classifies, self.units, self.dropout)
+            self.graph_ = _conv_network(shape, self._outputs, self._classifies, self.units, self.dropout,
+                                        self.label_smoothing, self._weighs)
         seed = self.random_state if isinstance(self.random_state, (int, numpy.integer)) else 1
         if hasattr(self.random_state, "randint"):  # numpy.random.RandomState
             seed = int(self.random_state.randint(1 << 30))
@@ -165,20 +169,33 @@ class _Estimator:
     def _make_inference(self):
         self._inference = _engine.Inference(self.parameters_, batch=max(64, self.batch))
 
-    def _split(self, x, y):
-        """Training and validation samples; the latter may be None."""
+    def _split(self, *arrays):
+        """Of x, y and weights: training and validation samples; the latter may be None."""
+        count = len(arrays[0])
         if isinstance(self.validation, (tuple, list)):
             held_x, held_y = self.validation
-            return (x, y), (self._samples(held_x, False), self._known_targets(held_y))
-        held = int(self.validation * len(x)) if self.validation else 0
-        if held < 1 or len(x) - held < 2:
-            return (x, y), None
-        order = numpy.random.default_rng(self._seed).permutation(len(x))
-        return (x[order[held:]], y[order[held:]]), (x[order[:held]], y[order[:held]])
+            held_y = self._known_targets(held_y)
+            return arrays, (self._samples(held_x, False), held_y, self._weights(None, held_y))
+        held = int(self.validation * count) if self.validation else 0
+        if held < 1 or count - held < 2:
+            return arrays, None
+        order = numpy.random.default_rng(self._seed).permutation(count)
+        return [a[order[held:]] for a in arrays], [a[order[:held]] for a in arrays]
 
-    def fit(self, X, y):
+    def _weights(self, given, y):
+        """The weight of each sample."""
+        if given is None:
+            return numpy.ones(len(y))
+        weights = numpy.asarray(given, dtype="float64")
+        if weights.shape != (len(y),) or not numpy.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+            self._refuse(f"sample_weight has the shape {weights.shape}. Expected a number for each of {len(y)} samples, none "
+                         "negative and not all of them zero")
+        return weights
+
+    def fit(self, X, y, sample_weight=None):
         """Trains a new network. X: (samples, features), or images and volumes (samples, height, width) or (samples,
-        channels, [depth,] height, width); a DataFrame, too. y: (samples). Returns the estimator.
+        channels, [depth,] height, width); a DataFrame, too. y: (samples). sample_weight: (samples), how much each sample
+        counts beside others; only ratios matter. Returns the estimator.
 
         With `validation` the loss of these samples decides: training ends after `patience` epochs without a better one, and
         the network gets the parameters of the best epoch. history_: results of the epochs (keelson.History). parameters_,
@@ -190,15 +207,24 @@ class _Estimator:
         if len(x) != len(y):
             self._refuse(f"X has {len(x)} samples, and y has {len(y)}. Expected the same number")
         self._sample_shape = x.shape[1:]
+        weights = self._weights(sample_weight, y)
+        self._weighs = bool((weights != weights[0]).any())
         self._make_network()
-        training, held = self._split(x, y)
+        training, held = self._split(x, y, weights)
         self.scales_ = self._scales(training[0])
         self._set_target_scales(training[1])
-        data = [None if part is None else {"x": self._scaled(part[0]), "y": self._scaled_targets(part[1])}
-                for part in (training, held)]
-        self._train(*data)
+        self._train(*(self._fields(part, training[2].mean()) for part in (training, held)))
         self._make_inference()
         return self
+
+    def _fields(self, part, mean_weight):
+        """Arrays by the inputs of the network, or None."""
+        if part is None:
+            return None
+        fields = {"x": self._scaled(part[0]), "y": self._scaled_targets(part[1])}
+        if self._weighs:
+            fields["sample_weight"] = numpy.ascontiguousarray(part[2] / mean_weight, dtype="float32")
+        return fields
 
     def _train(self, training, held):
         batch = min(self.batch, len(training["x"]))
@@ -229,7 +255,9 @@ class KeelsonClassifier(_Estimator):
 
     layers, units, activation, batch_norm, dropout: of the dense network (keelson.nets.mlp). network: a function of the shape of
     a sample and the number of outputs that returns another keelson.Graph, with inputs x and y (int32), the output
-    "prediction" (logits) and a loss. epochs: at most. batch, learning_rate, optimizer: default Adam.
+    "prediction" (logits) and a loss; with weights also an input sample_weight. class_weight: how much each class counts: a dict,
+    or 'balanced': as if all classes had as many samples. label_smoothing: the part of a target's probability that all classes
+    share. epochs: at most. batch, learning_rate, optimizer: default Adam.
     validation: the part of the samples that decides when to stop, or a pair (X, y), or None. patience: epochs without a better
     validation loss after which training ends; None: never. random_state: seed of everything. context: the device.
     verbose: True: a line for each epoch; False: nothing; None: one line that is rewritten, on a terminal or in a notebook.
@@ -239,6 +267,33 @@ class KeelsonClassifier(_Estimator):
     """
 
     _estimator_type, _classifies = "classifier", True
+    _NAMES = (*_Estimator._NAMES, "class_weight", "label_smoothing")
+
+    def __init__(self, *, layers=2, units=128, activation="relu", dropout=0.0, batch_norm=False, network=None, epochs=100,
+                 batch=32, learning_rate=1e-3, optimizer=None, validation=0.1, patience=10, random_state=None, context=None,
+                 verbose=None, class_weight=None, label_smoothing=0.0):
+        super().__init__(layers=layers, units=units, activation=activation, dropout=dropout, batch_norm=batch_norm,
+                         network=network, epochs=epochs, batch=batch, learning_rate=learning_rate, optimizer=optimizer,
+                         validation=validation, patience=patience, random_state=random_state, context=context,
+                         verbose=verbose)
+        self.class_weight, self.label_smoothing = class_weight, label_smoothing
+
+    def _weights(self, given, y):
+        weights = super()._weights(given, y)
+        if self.class_weight is None:
+            return weights
+        if isinstance(self.class_weight, str):
+            if self.class_weight != "balanced":
+                self._refuse(f"class_weight is '{self.class_weight}'. Expected None, 'balanced' or a dict")
+            counts = numpy.bincount(y, weights=weights, minlength=len(self.classes_))
+            of_class = weights.sum() / len(self.classes_) / numpy.maximum(counts, 1e-30)
+        else:
+            classes = self.classes_.tolist()
+            unknown = [c for c in self.class_weight if c not in classes]
+            if unknown:
+                self._refuse(f"class_weight has the class '{unknown[0]}'. The classes are {', '.join(map(str, classes))}")
+            of_class = numpy.array([self.class_weight.get(c, 1.0) for c in classes], dtype="float64")
+        return weights * of_class[y]
 
     def _targets(self, y):
         y = self._checked_labels(y)

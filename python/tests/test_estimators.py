@@ -103,5 +103,38 @@ def test_what_does_not_fit_is_refused(call, words):
 @pytest.mark.parametrize("name", ["KeelsonClassifier", "KeelsonRegressor"])
 def test_they_are_estimators_of_scikit_learn(alone, name):
     checks = pytest.importorskip("sklearn.utils.estimator_checks")
-    results = checks.check_estimator(getattr(keelson, name)(epochs=60, units=64), on_fail=None, on_skip=None)
+    batches = "a sample of weight 0 is in a batch"
+    results = checks.check_estimator(getattr(keelson, name)(epochs=60, units=64), on_fail=None, on_skip=None,
+                                     expected_failed_checks={"check_sample_weight_equivalence_on_dense_data": batches})
     assert [(r["check_name"], r["exception"]) for r in results if r["status"] == "failed"] == []
+
+
+def test_weights_move_the_decision():
+    random = numpy.random.default_rng(4)
+    x = numpy.concatenate([random.normal(0, 1, (360, 2)), random.normal(1, 1, (40, 2))])
+    y = numpy.array(["many"] * 360 + ["few"] * 40)
+
+    def recall(**options):
+        weight = options.pop("sample_weight", None)
+        model = keelson.KeelsonClassifier(units=16, epochs=15, random_state=1, verbose=False, **options)
+        return numpy.mean(model.fit(x, y, sample_weight=weight).predict(x[y == "few"]) == "few")
+
+    plain = recall()
+    assert recall(class_weight="balanced") > plain + 0.3
+    assert recall(class_weight={"few": 9.0}) > plain + 0.3
+    assert recall(sample_weight=numpy.where(y == "few", 9.0, 1.0)) > plain + 0.3
+    assert recall(sample_weight=numpy.full(400, 3.0)) == plain
+    with pytest.raises(keelson.InputError, match="class_weight has the class 'none'. The classes are few, many"):
+        recall(class_weight={"none": 2.0})
+    with pytest.raises(keelson.InputError, match=r"sample_weight has the shape \(3,\)"):
+        recall(sample_weight=numpy.ones(3))
+
+
+def test_smooth_labels_make_a_classifier_less_certain():
+    random = numpy.random.default_rng(5)
+    x = numpy.concatenate([random.normal(-3, 1, (200, 2)), random.normal(3, 1, (200, 2))])
+    y = numpy.repeat([0, 1], 200)
+    sure, smooth = (keelson.KeelsonClassifier(units=16, epochs=30, random_state=1, verbose=False, label_smoothing=s).fit(x, y)
+                    for s in (0.0, 0.2))
+    assert sure.predict_proba(x).max(axis=1).mean() > 0.97
+    assert abs(smooth.predict_proba(x).max(axis=1).mean() - 0.9) < 0.03
