@@ -99,6 +99,9 @@ Var multi_head_attention(Var x, const MultiHeadAttentionOptions& options, const 
   const ValueShape shape = x.shape();
   if (shape.shape.rank() != 2 || shape.batch_axis != 0)
     refuse("multi-head attention takes rows of features, one row per step, not {}", to_string(shape.shape));
+  if (options.heads < 1 || shape.shape[1] % options.heads != 0)  // before nodes are added
+    refuse("multi-head attention of {} heads on {} features: expected a number of heads that divides the features",
+           options.heads, shape.shape[1]);
   const std::string prefix = name.empty() ? free_attention_name(*x.graph) : name;
   const DenseOptions same{.features = shape.shape[1],
                           .bias = options.bias,

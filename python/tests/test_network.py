@@ -113,7 +113,7 @@ def test_a_graph_tells_what_it_has():
     (lambda g, x: layers.multiply([x, layers.max_pool(x)]), "values of different shapes cannot be multiplied"),
     (lambda g, x: layers.dense(x, 3, activation="Tanh"), "activation is 'Tanh'. Expected one of 'relu', 'tanh'"),
     (lambda g, x: layers.group_norm(x, 3), "4 channels cannot be divided into 3 groups"),
-    (lambda g, x: layers.multi_head_attention(layers.flatten(x, features=4), 3), "4 features cannot be divided into 3 heads"),
+    (lambda g, x: layers.multi_head_attention(layers.flatten(x, features=4), 3), "3 heads on 4 features: expected a number of heads"),
     (lambda g, x: layers.resize(x, 4, 4, grid="pytorch"), "'half_pixel', 'asymmetric', 'align_corners'"),
     (lambda g, x: g.input("z", (3,), dtype="float64"), "Expected one of 'float32', 'int32'"),
     (lambda g, x: g.input("x", (3,)), "x"),
@@ -210,3 +210,14 @@ def test_everything_is_documented_and_typed():
     assert {"__init__", "layers", "nets", "data", "optim", "metrics"} <= set(stubs)
     functions = {node.name for node in stubs["layers"].body if isinstance(node, ast.FunctionDef)}
     assert functions >= set(public(keelson.layers))
+
+
+def test_a_refused_layer_adds_no_node():
+    graph = keelson.Graph("again")
+    x = layers.flatten(graph.input("x", (4, 6)), features=6)  # a row for each step
+    with pytest.raises(keelson.InputError, match="activation"):
+        layers.dense(x, 6, activation="sigmod", name="d1")
+    with pytest.raises(keelson.InputError, match="4 heads on 6 features"):
+        layers.multi_head_attention(x, heads=4, name="a")
+    assert not list(graph.parameters)
+    layers.multi_head_attention(layers.dense(x, 6, activation="sigmoid", name="d1"), heads=3, name="a")
