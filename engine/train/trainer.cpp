@@ -107,8 +107,13 @@ TrainResult Trainer::run(std::vector<TrainObserver*> observers, Observers::Maker
   observers_.replace(std::move(observers), std::move(make_rank0_observers));
   if (is_rank0()) observers_.make_rank0_observers();
   begun_ = false;
+  const bool was_asked = stop_ == StopReason::stopped;
   stop_.reset();
   asked_to_stop_ = false;
+  if (was_asked && session_.slack() > 0) {  // votes of the run before are still on their way
+    synchronize();
+    join_ranks();
+  }
   begin();
   after_step();  // of a run that was stopped between the last step of an epoch and its validation
   while (step()) after_step();
