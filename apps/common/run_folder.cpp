@@ -196,8 +196,14 @@ void RunRecorder::on_take_over(const RunState& s, const EpochRecord* last_epoch)
 
 void RunRecorder::on_network_change(const RunState& s, const Graph& graph, const std::string& text) {
   const auto size = [](const Graph& g) { return NetworkSize{g.parameter_count(), Topology(g).widths()}; };
-  const Graph before = with_topology(graph, Topology::parse(topology_));
-  write(EventRecord{"network change", s.step, text, NetworkRecord{s.epoch, size(before), size(graph)}});
+  const auto size_before = [&]() -> NetworkSize {
+    try {
+      return size(with_topology(graph, Topology::parse(topology_)));
+    } catch (const InputError&) {  // a change of a user's own can make a network that has no such form
+      return {};
+    }
+  };
+  write(EventRecord{"network change", s.step, text, NetworkRecord{s.epoch, size_before(), size(graph)}});
   topology_ = s.topology;
   step_before_ = last_step_;
 }

@@ -88,15 +88,16 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
   if (!report.empty()) shown = options;
   trainer_ = std::make_unique<Trainer>(first_->graph, parameters_->values, *training_, validation_.get(), ranks,
                                        std::move(options));
+  on_first_rank(ranks, [&] {  // on all ranks, also if only the first one is given a folder
+    if (!shown) return;
+    report_ = std::make_unique<Report>(
+        report, *trainer_,
+        report_input(*trainer_, first_->graph, *shown, *training_, parameters_->device->get().describe()));
+  });
+  // From here on nothing is refused: the caller's parameters change, and callbacks must not end without the GIL.
   if (smaller) smaller->keep();
   callbacks_ = std::move(callbacks);
   callbacks_->mark_steps(this);
-  if (shown)
-    on_first_rank(ranks, [&] {
-      report_ = std::make_unique<Report>(
-          report, *trainer_,
-          report_input(*trainer_, first_->graph, *shown, *training_, parameters_->device->get().describe()));
-    });
   trainer_->observe(observers());
 }
 
@@ -147,6 +148,7 @@ void TrainerObject::raise_if_interrupted() {
 }
 
 void TrainerObject::run(nb::handle progress) {
+  if (calls_.mine()) fail("run() was called by a callback of this trainer. Expected one run() after the other");
   const Call call(*this);
   const Callbacks::With shown(*callbacks_, progress);
   get().run(observers());

@@ -196,3 +196,23 @@ def test_a_network_changes_while_it_trains(context, folder):
         make(context, change_network=shrinks, apoptosis="normal")
     with pytest.raises(keelson.InputError, match="change_network returned a int"):
         make(context, change_network=lambda state, parameters: 5)[1].run()
+
+
+def test_a_report_that_cannot_be_made_is_refused(context, folder, world):
+    file = folder + "/not-a-folder"
+    if world.rank == 0:
+        open(file, "w").close()
+    world.barrier()
+    callbacks = [keelson.EarlyStopping(3)]
+    with pytest.raises(keelson.InputError, match="report = '.*not-a-folder': the folder cannot be made"):
+        make(context, report=file, callbacks=callbacks)
+
+
+def test_a_callback_cannot_train_again(context):
+    class Again(keelson.Callback):
+        def on_step(self, trainer, step):
+            trainer.run()
+
+    _, trainer = make(context, callbacks=[Again()], max_steps=2)
+    with pytest.raises(keelson.Error, match="run\\(\\) was called by a callback of this trainer"):
+        trainer.run()
