@@ -183,8 +183,9 @@ Shot make_shot(const ShotOptions& o, std::uint64_t seed, const std::string& set,
         continue;
       double mean = 0;
       for (int i = 0; i < points * points; ++i) {
-        const double px = x - x0 + ((i % points + 0.5) / points - 0.5) * pixel,
-                     py = y - y0 + ((i / points + 0.5) / points - 0.5) * pixel;
+        const int row_of_point = i / points, column_of_point = i % points;
+        const double px = x - x0 + ((column_of_point + 0.5) / points - 0.5) * pixel,
+                     py = y - y0 + ((row_of_point + 0.5) / points - 0.5) * pixel;
         const double radius = std::hypot(px, py), azimuth = std::atan2(py, px),
                      two_theta = std::atan(radius / det.distance);
         const double q = det.q_of(radius), cosine = std::cos(two_theta);
