@@ -82,9 +82,10 @@ std::string residual_plot(const VertexMetric& m) {
   app::plot::Plot plot{"Predicted less true z", {"mm"}, {"events", false, 0.0}, {}, 540, 300};
   app::plot::Series steps{"", {}, {}, app::plot::Series::Mark::line, 0};
   const auto counts = m.histogram();
+  constexpr int middle = VertexMetric::bins / 2;
   for (std::size_t b = 0; b < counts.size(); ++b)
     for (const double side : {-0.5, 0.5}) {
-      steps.x.push_back((static_cast<double>(b) - VertexMetric::bins / 2 + side) * VertexMetric::bin_width);
+      steps.x.push_back((static_cast<double>(static_cast<int>(b) - middle) + side) * VertexMetric::bin_width);
       steps.y.push_back(static_cast<double>(counts[b]));
     }
   plot.series.push_back(std::move(steps));

@@ -39,13 +39,14 @@ void VertexMetric::reset(const MetricSetup& setup) {
 }
 
 void VertexMetric::update(const MetricBatch& batch) {
+  constexpr int middle = bins / 2;
   for (std::int64_t s = 0; s < batch.count; ++s) {
     const float* logits = batch.predictions + s * classes_;
     const std::int64_t predicted = std::max_element(logits, logits + classes_) - logits, event = batch.indices[s];
     if (event < std::ssize(predicted_)) predicted_[static_cast<std::size_t>(event)] = predicted + 1;
     const double residual = places_->residual(event, predicted);
     if (!std::isfinite(residual)) continue;
-    const double bin = std::floor(residual / bin_width + 0.5) + bins / 2;
+    const double bin = std::floor(residual / bin_width + 0.5) + middle;
     ++counts_[static_cast<std::size_t>(std::clamp(bin, 0.0, bins - 1.0))];
     ++counts_[bins];
     counts_[bins + 1] += std::abs(residual) <= plane_pitch;

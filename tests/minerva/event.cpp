@@ -155,7 +155,7 @@ TEST_F(ManyEvents, ImagesHaveTheHits) {
   for (const Hit& h : e.hits) {
     if (h.view != View::x) continue;
     energy += h.energy;
-    const auto at = static_cast<std::size_t>(h.strip * 94 + h.column);
+    const auto at = static_cast<std::size_t>(h.strip) * 94 + static_cast<std::size_t>(h.column);
     EXPECT_NE(image[at], 0);
     EXPECT_FLOAT_EQ(image[at + strips * 94], static_cast<float>(h.time));
   }

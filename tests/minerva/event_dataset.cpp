@@ -157,12 +157,12 @@ TEST_F(EventFiles, ResidualsAreThoseOfTheClassesMeans) {
 TEST(Rules, KnowWhatStandsUpstream) {
   const Detector detector;
   Energies event;
-  for (std::size_t v = 0; v < 3; ++v) event.views[v].assign(static_cast<std::size_t>(strips * (v == 0 ? 50 : 25)), 0);
+  for (std::size_t v = 0; v < 3; ++v) event.views[v].assign(static_cast<std::size_t>(strips) * (v == 0 ? 50 : 25), 0);
   EXPECT_EQ(rule_vertex(detector, event).first_plane, nullptr);
   const auto hit = [&](int code) {
     const DetectorLayer& l = detector.of_code(code);
     auto& view = event.views[static_cast<std::size_t>(l.view)];
-    view[static_cast<std::size_t>(40 * (l.view == View::x ? 50 : 25) + l.column)] = 2;
+    view[static_cast<std::size_t>(l.view == View::x ? 40 * 50 : 40 * 25) + static_cast<std::size_t>(l.column)] = 2;
   };
   hit(40);
   EXPECT_EQ(rule_vertex(detector, event).passive->code, 40);
