@@ -25,7 +25,7 @@ ExitCode generate(GenerateCommandOptions& o, app::Launch& launch) {
   Generator generator(o.make, world, launch.placement.threads);
   generator.prepare();
   Interrupt::install();
-  app::Progress progress("snapshot");  // of rank 0's part
+  app::Progress progress("snapshot", world.size());
   bool interrupted = false;
   try {
     generator.make([&](std::int64_t done, std::int64_t total) {

@@ -159,7 +159,7 @@ ExitCode label(const LabelOptions& o, app::Launch& launch) {
   Labeller labeller(o, data);
   on_first_rank(&world, [&] { labeller.prepare_folder(); });
   Interrupt::install();
-  app::Progress progress("snapshot");  // shows rank 0's part
+  app::Progress progress("snapshot", world.size());
   std::int64_t interrupted = 0;
   on_each_rank(&world, [&] {
     const std::int64_t mine = (data.size() - world.rank() + world.size() - 1) / world.size();

@@ -12,7 +12,8 @@ void Progress::show(std::int64_t done, std::int64_t total, const std::string& no
   const bool terminal = is_terminal(stdout);
   if (done != total && now - last_ <= (terminal ? std::chrono::seconds(1) : std::chrono::seconds(15))) return;
   last_ = now;
-  fmt::print("{}{} of {}{}{}", terminal ? "\r" : "", done, counted(total, what_), note,
+  const std::string part = ranks_ > 1 ? fmt::format(" of rank 0 (of {})", ranks_) : "";
+  fmt::print("{}{} of {}{}{}{}", terminal ? "\r" : "", done, counted(total, what_), part, note,
              terminal && done < total ? "" : "\n");
   std::fflush(stdout);
 }

@@ -82,7 +82,7 @@ class RechunkJob {
   }
 
   void run() {
-    Progress progress("file");  // shows rank 0's part
+    Progress progress("file", world_.size());
     const std::int64_t mine = (list_.size() - world_.rank() + world_.size() - 1) / world_.size();
     for (std::int64_t n = 0; n < mine; ++n) {
       copy(n * world_.size() + world_.rank());

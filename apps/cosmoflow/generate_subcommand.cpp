@@ -32,7 +32,7 @@ ExitCode generate(GenerateCommandOptions& o, app::Launch& launch) {
   g.ranks = world.size();
   universe::check(g);
   Interrupt::install();
-  app::Progress progress("universe");  // shows rank 0's part
+  app::Progress progress("universe", world.size());
   universe::GenerateReport report;
   bool interrupted = false;
   try {
