@@ -377,6 +377,12 @@ void Executor::set_loss_scale(const ops::LossScale& scale) {
   impl_->write_scale(scale);
 }
 
+bool Executor::has_gradient(const std::string& parameter) const {
+  const auto& c = impl_->compiled;
+  return std::ranges::any_of(c.gradients, [&](const auto& g) { return g.first == parameter; }) ||
+         std::ranges::any_of(c.sparse_gradients, [&](const SparseGradient& g) { return g.parameter == parameter; });
+}
+
 std::vector<float> Executor::gradient(const std::string& parameter) const {
   const Turn turn(*impl_);
   if (!impl_->compiled.parameter_block.places.empty())

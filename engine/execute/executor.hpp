@@ -118,6 +118,8 @@ class Executor {
   /// Sets the scale, from a checkpoint. No effect in plans that do not check gradients.
   void set_loss_scale(const ops::LossScale& scale);
 
+  /// Whether the loss depends on the parameter, so that it has a gradient.
+  bool has_gradient(const std::string& parameter) const;
   /// Gradient of a parameter after backward(), over all ranks, times the loss scale: a copy on the host in row-major
   /// order. With PlanOptions::lag: this rank's term. Throws Error for a parameter without a gradient.
   std::vector<float> gradient(const std::string& parameter) const;

@@ -272,7 +272,8 @@ void bind_trainer(nb::module_& m) {
           nb::sig("def gradients(self) -> dict[str, numpy.typing.NDArray[numpy.float32]]"),
           "Copies of the gradients of the latest step, by parameter: of the mean loss of all ranks' samples, before "
           "the\n"
-          "optimizer clips them or adds weight decay. They are there after a step, in a loop, after step(), or in "
+          "optimizer clips them or adds weight decay, without parameters on which the loss does not depend. They are "
+          "there after a step, in a loop, after step(), or in "
           "on_step()\n"
           "of a callback, until a validation or an inference on the same parameters; afterwards raises InputError.")
       .def("stop", &TrainerObject::stop, Release(),

@@ -282,7 +282,7 @@ std::map<std::string, std::vector<float>> TrainerObject::gradients() {
   std::map<std::string, std::vector<float>> all;
   const auto& rows = parameters_->values.all();
   for (const Parameter& p : rows)
-    if (p.kind == ParameterKind::trained) all[p.name] = t.executor().gradient(p.name);
+    if (t.executor().has_gradient(p.name)) all[p.name] = t.executor().gradient(p.name);
   return all;
 }
 

@@ -111,6 +111,8 @@ TEST_P(ExecutorTest, MicroBatchesTakeTurnsOnTheSameParameters) {
   EXPECT_EQ(gradients[0], gradients[2]);
   EXPECT_NE(gradients[0], gradients[1]);
   EXPECT_EQ(two.gradient("conv/weights"), gradients[1]) << "each keeps its own";
+  EXPECT_TRUE(two.has_gradient("conv/weights"));
+  EXPECT_FALSE(two.has_gradient("x"));
 }
 
 TEST_P(ExecutorTest, RefusesParametersThatLieOtherwise) {
