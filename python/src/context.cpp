@@ -73,13 +73,16 @@ void shut_down(int exit_code, const std::string& message) {
   p.ending = true;
   if (p.mpi && !p.mpi->conclude({.exit_code = exit_code, .message = message})) p.mpi->abort(exit_code);
   for (const auto stage : {Closable::Stage::work, Closable::Stage::context, Closable::Stage::communicator}) {
-    std::vector<Closable*> open;
-    {
+    // Looks again each time, since an object that closes may drop the last reference to another one.
+    const auto next = [&]() -> Closable* {
       const std::lock_guard lock(p.mutex);
-      open = p.open;
-    }
-    for (Closable* c : open)
-      if (c->stage_ == stage) c->close();
+      const auto found =
+          std::ranges::find_if(p.open, [&](const Closable* c) { return c->stage_ == stage && !c->closed_at_end_; });
+      if (found == p.open.end()) return nullptr;
+      (*found)->closed_at_end_ = true;
+      return *found;
+    };
+    while (Closable* const c = next()) c->close();
   }
   p.mpi.reset();
   p.runtime.reset();

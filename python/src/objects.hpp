@@ -45,6 +45,7 @@ class Closable {
  private:
   friend void shut_down(int exit_code, const std::string& message);
   Stage stage_;
+  bool closed_at_end_ = false;  ///< by shut_down()
 };
 
 /// A group of ranks.

@@ -23,6 +23,18 @@ Holders& holders() {
   return all;
 }
 
+/// Calls work(). Errors of locks name the programs' option --out.
+template <class Work>
+auto with_own_name(const Work& work) {
+  try {
+    return work();
+  } catch (const InputError& e) {
+    std::string text = e.what();
+    if (const auto option = text.find("--out"); option != std::string::npos) text.replace(option, 5, "report =");
+    refuse("{}", text);
+  }
+}
+
 }  // namespace
 
 Report::Report(const fs::path& folder, const Trainer& trainer, app::ReportInput input)
@@ -31,6 +43,9 @@ Report::Report(const fs::path& folder, const Trainer& trainer, app::ReportInput 
   fs::create_directories(folder, e);
   if (e) refuse("report = '{}': the folder cannot be made ({}). Give another one", folder.string(), e.message());
   folder_.path = fs::canonical(folder);
+  Holders& all = holders();
+  const std::lock_guard guard(all.mutex);
+  if (!all.locks[folder_.path].lock()) with_own_name([&] { app::FolderLock::check(folder_.path); });
 }
 
 void Report::on_start(const RunState& s, const fs::path& resumed_from) {
@@ -40,23 +55,19 @@ void Report::on_start(const RunState& s, const fs::path& resumed_from) {
     if (const auto held = all.locks[folder_.path].lock()) {  // another trainer's
       lock_ = std::make_shared<app::FolderLock>(folder_.path, held->token());
     } else {
-      try {
-        lock_ = std::make_shared<app::FolderLock>(folder_.path);
-      } catch (const InputError& e) {
-        std::string text = e.what();
-        if (const auto option = text.find("--out"); option != std::string::npos) text.replace(option, 5, "--report");
-        refuse("{}", text);
-      }
+      lock_ = with_own_name([&] { return std::make_shared<app::FolderLock>(folder_.path); });
     }
     all.locks[folder_.path] = lock_;
   }
   if (!holds()) return;
-  if (!recorder_ || resumed_from != resumed_from_) {
+  const bool again = s.step < last_step_;  // also from the same checkpoint
+  if (!recorder_ || resumed_from != resumed_from_ || again) {
     const auto every = std::max<std::int64_t>(1, trainer_.steps_per_epoch() / 100);
     recorder_.emplace(folder_, *lock_, every, trainer_, input_, nullptr);
     recorder_->on_start(s, resumed_from);
   }
   resumed_from_ = resumed_from;
+  last_step_ = s.step;
 }
 
 bool Report::holds() const {
@@ -66,6 +77,7 @@ bool Report::holds() const {
 }
 
 void Report::on_step(const RunState& s, const StepRecord& r) {
+  last_step_ = s.step;
   if (recorder_ && holds()) recorder_->on_step(s, r);
 }
 void Report::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation* validation) {

@@ -14,7 +14,8 @@ namespace keelson::python {
 class Report final : public TrainObserver {
  public:
   /// Makes the folder, but touches no other file before the first step. `input`: what the report shows besides the run.
-  /// The trainer must outlive this. Throws InputError for a folder that cannot be made.
+  /// The trainer must outlive this. Throws InputError for a folder that cannot be made, or in which another process
+  /// writes.
   Report(const std::filesystem::path& folder, const Trainer& trainer, app::ReportInput input);
 
   /// Takes the folder's lock, if this has not been done. Another trainer of this process loses the folder to this one,
@@ -37,6 +38,7 @@ class Report final : public TrainObserver {
   const Trainer& trainer_;
   app::ReportInput input_;
   std::filesystem::path resumed_from_;
+  std::int64_t last_step_ = 0;
   std::shared_ptr<app::FolderLock> lock_;
   std::optional<app::RunRecorder> recorder_;
 };

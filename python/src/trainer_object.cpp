@@ -39,6 +39,24 @@ class TrainerObject::NewParameters {
 
 namespace {
 
+/// Keeps a trainer's object until the end of a block, also if a function that the trainer drops, such as a transform,
+/// has the last reference to the trainer.
+class KeptAlive {
+ public:
+  explicit KeptAlive(const TrainerObject& t) {
+    const nb::gil_scoped_acquire acquire;
+    object_ = nb::find(t);
+  }
+  ~KeptAlive() {
+    const nb::gil_scoped_acquire acquire;
+    object_.reset();
+  }
+  KeptAlive(const KeptAlive&) = delete;
+
+ private:
+  nb::object object_;
+};
+
 std::string why_no_gradients(const TrainerOptions& o, const Communicator* ranks) {
   if (o.precision == Precision::fp16) return "precision is 'fp16', whose gradients are scaled";
   if (!ranks || ranks->size() == 1) return "";
@@ -116,6 +134,7 @@ TrainerObject::~TrainerObject() {
 }
 
 void TrainerObject::close() {
+  const KeptAlive self(*this);
   if (calls_.mine())
     fail("this trainer was closed by its own callback. Expected close() after the call that trains has ended");
   const Call call(*this);
@@ -156,6 +175,7 @@ void TrainerObject::run(nb::handle progress) {
 }
 
 void TrainerObject::stop() {
+  if (parameters_->turns.is_awaited()) return get().stop();  // called by a transform: the trainer waits for its sample
   const Turn turn(*parameters_);
   get().stop();
 }

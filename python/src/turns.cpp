@@ -16,8 +16,10 @@ Turns::Awaited::Awaited(const Turns& turns) : before_(std::exchange(awaited, &tu
 
 Turns::Awaited::~Awaited() { awaited = before_; }
 
+bool Turns::is_awaited() const { return awaited == this; }
+
 void Turns::require_not_awaited() const {
-  if (awaited == this)
+  if (is_awaited())
     refuse(
         "a function of a data set, or a transform, uses the parameters for which the sample is read: the step or "
         "evaluation waits for "

@@ -26,6 +26,7 @@ class Turns {
    private:
     const Turns* before_;
   };
+  bool is_awaited() const;           ///< whether the calling thread is within an Awaited of this lock
   void require_not_awaited() const;  ///< throws InputError as lock()
 
   /// Lets others have their turn while it lives, where the calling thread has locked it once.

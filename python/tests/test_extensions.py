@@ -147,6 +147,19 @@ def test_an_exception_of_a_transform_ends_the_training(context):
         make(context, transform=fails)[1].run()
 
 
+def test_a_transform_stops_the_training(context):
+    seen = []
+
+    def looks(sample, seed):
+        seen.append(seed)
+        if len(seen) == 20:
+            trainer.stop()
+        return {}
+
+    _, trainer = make(context, transform=looks, epochs=50)
+    assert trainer.run().reason == "stopped" and trainer.state.step < 100
+
+
 def test_channels_are_removed(context):
     parameters, trainer = make(context)
     trainer.run()
@@ -206,6 +219,29 @@ def test_a_report_that_cannot_be_made_is_refused(context, folder, world):
     callbacks = [keelson.EarlyStopping(3)]
     with pytest.raises(keelson.InputError, match="report = '.*not-a-folder': the folder cannot be made"):
         make(context, report=file, callbacks=callbacks)
+
+
+def test_a_report_of_another_process_is_refused_on_all_ranks(context, folder, world):
+    if world.rank == 0:
+        lock = {"token": "0123abcd", "since": "2026-01-01 00:00:00", "host": "another-machine", "boot": "1", "numbering": "1",
+                "process": 1, "started": 1, "slurm_job": "", "slurm_cluster": "", "user": 0, "slurm_restart": 0}
+        with open(folder + "/run.lock", "w") as file:
+            json.dump(lock, file)
+    world.barrier()
+    with pytest.raises(keelson.InputError, match="report = .*: is in use by process 1 on another-machine"):
+        make(context, report=folder)
+
+
+def test_a_second_resume_repeats_no_lines(context, folder, world):
+    parameters, trainer = make(context, report=folder, checkpoints=folder + "/checkpoints", max_steps=4, epochs=3)
+    trainer.run()
+    _, rest = make(context, report=folder, epochs=3)
+    for _ in range(2):
+        rest.resume(folder + "/checkpoints")
+        rest.run()
+    world.barrier()
+    steps = [record["step"] for record in records(folder, "step")]
+    assert steps == sorted(set(steps)) and len(steps) == 12
 
 
 def test_a_callback_cannot_train_again(context):
