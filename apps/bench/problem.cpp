@@ -19,7 +19,8 @@ const std::map<std::string, EltwiseKind> eltwise_kinds{
     {"identity", EltwiseKind::identity}, {"relu", EltwiseKind::relu},       {"leaky_relu", EltwiseKind::leaky_relu},
     {"tanh", EltwiseKind::tanh},         {"sigmoid", EltwiseKind::sigmoid}, {"gelu", EltwiseKind::gelu},
     {"silu", EltwiseKind::silu},         {"elu", EltwiseKind::elu},         {"softplus", EltwiseKind::softplus},
-    {"linear", EltwiseKind::linear}};
+    {"linear", EltwiseKind::linear},     {"abs", EltwiseKind::abs},         {"exp", EltwiseKind::exp},
+    {"log", EltwiseKind::log},           {"power", EltwiseKind::power}};
 
 template <class T>
 bool read_number(const std::string& text, T& value) {
@@ -273,7 +274,7 @@ SHAPE is N x C x spatial extents, e.g. 1x4x128x128x128. Kernel, stride, dilation
 and padding are one number for all spatial dims or one for each, e.g. 3x3x1;
 padding=same keeps ceil(extent / stride), of transposed_conv extent * stride.
 KIND of eltwise and activation: relu, leaky_relu, tanh, sigmoid, gelu, silu, elu,
-softplus, linear; of pool: max, average; of update: sgd, adam. Everything is f32.)";
+softplus, linear, abs, exp, log, power; of pool: max, average; of update: sgd, adam. Everything is f32.)";
 }
 
 Problem parse_problem(const std::string& line) {

@@ -153,9 +153,7 @@ cudnnPointwiseMode_t mode_of(EltwiseKind kind) {
       return CUDNN_POINTWISE_SWISH_FWD;
     case EltwiseKind::elu:
       return CUDNN_POINTWISE_ELU_FWD;
-    case EltwiseKind::identity:
-    case EltwiseKind::softplus:
-    case EltwiseKind::linear:
+    default:  // not_fusible()
       break;
   }
   return CUDNN_POINTWISE_IDENTITY;
@@ -171,6 +169,8 @@ ConvTypes conv_types(const ConvDesc& d, Verb verb) {
 
 std::string not_fusible(const EltwiseParams& activation) {
   if (activation.kind == EltwiseKind::linear) return "alpha x + beta is two operations of a graph";
+  if (activation.kind != EltwiseKind::identity && !ops::is_activation(activation.kind))
+    return fmt::format("{} is computed alone", to_string(activation));
   if (activation.kind == EltwiseKind::elu && activation.alpha != 1) return "the graph's ELU is the one with alpha 1";
   if (activation.kind == EltwiseKind::softplus) return "softplus is computed alone";
   // cuDNN's kernels compute max(x, alpha x) and keep a NaN.

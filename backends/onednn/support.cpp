@@ -39,6 +39,14 @@ EltwiseAlgorithm forward_algorithm(const ops::EltwiseParams& p) {
       return {algorithm::eltwise_soft_relu, 1, 0};
     case EltwiseKind::linear:
       return {algorithm::eltwise_linear, p.alpha, p.beta};
+    case EltwiseKind::abs:
+      return {algorithm::eltwise_abs, 0, 0};
+    case EltwiseKind::exp:
+      return {algorithm::eltwise_exp, 0, 0};
+    case EltwiseKind::log:
+      return {algorithm::eltwise_log, 0, 0};
+    case EltwiseKind::power:
+      return {algorithm::eltwise_pow, 1, p.alpha};
   }
   decline("oneDNN has no eltwise algorithm for {}", to_string(p));
 }
@@ -55,6 +63,8 @@ EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p) {
       return {algorithm::eltwise_tanh_use_dst_for_bwd, 0, 0};
     case EltwiseKind::sigmoid:
       return {algorithm::eltwise_logistic_use_dst_for_bwd, 0, 0};
+    case EltwiseKind::exp:
+      return {algorithm::eltwise_exp_use_dst_for_bwd, 0, 0};
     default:
       return forward_algorithm(p);
   }

@@ -78,8 +78,7 @@ class CopyFinder {
 
   bool is_activation(int n) const {
     const auto* eltwise = dynamic_cast<const EltwiseLayer*>(node(n).layer.get());
-    return eltwise && eltwise->params().kind != ops::EltwiseKind::linear &&
-           eltwise->params().kind != ops::EltwiseKind::identity;
+    return eltwise && ops::is_activation(eltwise->params().kind);
   }
   /// Whether the value is an output, or what a loss reads.
   bool is_end(int value) const {

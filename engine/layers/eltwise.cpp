@@ -61,6 +61,14 @@ void EltwiseLayer::to_onnx(OnnxBuilder& b) const {
       const auto scaled = op("Mul", b.scalar(params_.alpha));
       return b.set_dst(params_.beta == 0 ? scaled : b.op("Add", {scaled, b.scalar(params_.beta)}));
     }
+    case ops::EltwiseKind::abs:
+      return b.set_dst(b.op("Abs", {x}));
+    case ops::EltwiseKind::exp:
+      return b.set_dst(b.op("Exp", {x}));
+    case ops::EltwiseKind::log:
+      return b.set_dst(b.op("Log", {x}));
+    case ops::EltwiseKind::power:
+      return b.set_dst(op("Pow", b.scalar(params_.alpha)));
   }
 }
 
@@ -84,6 +92,12 @@ Var elu(Var x, float alpha, const std::string& name) { return eltwise(x, "elu", 
 Var softplus(Var x, const std::string& name) { return eltwise(x, "softplus", {ops::EltwiseKind::softplus}, name); }
 Var scale(Var x, float factor, float offset, const std::string& name) {
   return eltwise(x, "scale", {ops::EltwiseKind::linear, factor, offset}, name);
+}
+Var abs(Var x, const std::string& name) { return eltwise(x, "abs", {ops::EltwiseKind::abs}, name); }
+Var exp(Var x, const std::string& name) { return eltwise(x, "exp", {ops::EltwiseKind::exp}, name); }
+Var log(Var x, const std::string& name) { return eltwise(x, "log", {ops::EltwiseKind::log}, name); }
+Var power(Var x, float exponent, const std::string& name) {
+  return eltwise(x, "power", {ops::EltwiseKind::power, exponent}, name);
 }
 
 }  // namespace keelson

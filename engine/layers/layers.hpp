@@ -168,6 +168,14 @@ Var elu(Var x, float alpha = 1, const std::string& name = "");
 Var softplus(Var x, const std::string& name = "");
 /// factor x + offset
 Var scale(Var x, float factor, float offset = 0, const std::string& name = "");
+/// |x|; the derivative at 0 is 0.
+Var abs(Var x, const std::string& name = "");
+/// The exponential function; infinity above 88.
+Var exp(Var x, const std::string& name = "");
+/// The natural logarithm; -infinity for 0, NaN below.
+Var log(Var x, const std::string& name = "");
+/// x^exponent; NaN for x < 0 unless the exponent is a whole number. 0.5: the square root, -1: 1 / x.
+Var power(Var x, float exponent, const std::string& name = "");
 
 /// Looks up rows of a table: x (N) or (N, steps) s32 -> (N * steps, features), with step t of sample n in row n * steps
 /// + t. The gradient and the update touch only the rows that occur, except if another node shares the table, if the
@@ -240,6 +248,8 @@ Var reshape(Var x, const Shape& sample, const std::string& name = "");
 Var add(const std::vector<Var>& xs, const std::string& name = "");
 /// The sum of two values of the same shape.
 inline Var operator+(Var a, Var b) { return add({a, b}); }
+/// The difference of two values of the same shape.
+inline Var operator-(Var a, Var b) { return add({a, scale(b, -1)}); }
 /// The product of values of the same shape, element by element.
 Var multiply(const std::vector<Var>& xs, const std::string& name = "");
 /// The product of two values of the same shape, element by element.
@@ -277,6 +287,10 @@ inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {
 inline Var binary_cross_entropy(Var logits, Var target) {
   return loss(logits, target, {ops::LossKind::binary_cross_entropy});
 }
+/// A loss of the user's own formula: the mean of all elements of a sample's x becomes the loss of the sample, and the
+/// mean of the samples the graph's loss. x has any shape (N, ...) or (rows, F), and depends on predictions and targets
+/// by layers without parameters: mean_loss(power(prediction - target, 4)). importance: as of loss().
+Var mean_loss(Var x, const std::string& name = "loss", std::optional<Var> importance = {});
 /// Cross entropy of each pixel, for segmentation: logits (N, classes, spatial...), target (N, spatial...) s32 class
 /// numbers. Makes the value the graph's loss.
 Var pixel_cross_entropy(Var logits, Var target, const ops::PixelLossParams& params = {},

@@ -6,18 +6,18 @@
 
 namespace keelson {
 
-/// Emits the call of a loss layer, whose sources are prediction and target. The same call makes the gradient of the
-/// prediction. `prediction`: description of the operand that the op reads. `sums`: the operand counts
-/// or class_sums of the op. `importance`: that operand of the op.
+/// Emits the call of a loss layer, whose first source is the prediction. The same call makes the gradient of the
+/// prediction. `prediction`: description of the operand that the op reads. `target`: the source that is the target; 0:
+/// the op does not read it. `sums`: the operand counts or class_sums of the op. `importance`: that operand of the op.
 template <class Op>
 BackwardFn plan_loss(ForwardBuilder& p, const std::shared_ptr<Op>& op, const TensorDesc& prediction,
-                     BufferId sums = no_buffer, BufferId importance = no_buffer) {
-  const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype), target = p.src_buffer(1);
+                     BufferId sums = no_buffer, BufferId importance = no_buffer, int target = 1) {
+  const BufferId src = p.converted(p.src_buffer(0), prediction.layout, prediction.dtype);
   p.set_dst(p.loss());
   const BufferId diff = p.wants_diff_src(0) ? p.new_buffer("diff_src0", prediction) : no_buffer;
   typename Op::template Forward<Buffers> args{.step_params = p.step_params(),
                                               .prediction = src,
-                                              .target = target,
+                                              .target = target == 0 ? src : p.src_buffer(target),
                                               .weight = p.sample_weight(),
                                               .loss = p.loss(),
                                               .diff_prediction = diff,

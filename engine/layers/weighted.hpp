@@ -10,10 +10,11 @@
 /// Parts that convolution and dense layers share: one primitive with weights, a bias and a fused activation.
 namespace keelson {
 
-/// Whether a layer with the activation `own` can also apply `activation`. In training only if the derivative can be
-/// computed from the result.
+/// Whether a layer with the activation `own` can also apply `activation`: a common one; in training only if the
+/// derivative can be computed from the result.
 inline bool can_apply(const ops::EltwiseParams& activation, const ops::EltwiseParams& own, bool training) {
-  return own.kind == ops::EltwiseKind::identity && (!training || ops::derivative_from_dst(activation));
+  const bool is_common = ops::is_activation(activation.kind) || activation.kind == ops::EltwiseKind::linear;
+  return own.kind == ops::EltwiseKind::identity && is_common && (!training || ops::derivative_from_dst(activation));
 }
 
 /// A batch normalization with running statistics that was fused into the layer before it (Layer::fusion_rules). Its

@@ -24,6 +24,14 @@ std::string to_string(const EltwiseParams& p) {
       return "softplus";
     case EltwiseKind::linear:
       return fmt::format("linear({}, {})", p.alpha, p.beta);
+    case EltwiseKind::abs:
+      return "abs";
+    case EltwiseKind::exp:
+      return "exp";
+    case EltwiseKind::log:
+      return "log";
+    case EltwiseKind::power:
+      return fmt::format("power({})", p.alpha);
   }
   fail("unknown element-wise function number {}", static_cast<int>(p.kind));
 }

@@ -18,6 +18,10 @@ enum class EltwiseKind : std::uint8_t {
   elu,       ///< x > 0 ? x : alpha (exp(x) - 1) (Clevert et al. 2016)
   softplus,  ///< log(1 + exp(x)), stable
   linear,    ///< alpha x + beta
+  abs,       ///< |x|, with the derivative 0 at 0
+  exp,
+  log,    ///< -infinity for 0, NaN below
+  power,  ///< x^alpha; NaN below 0 unless alpha is a whole number
 };
 
 /// A function and its two parameters.
@@ -30,6 +34,22 @@ struct EltwiseParams {
 
 std::string to_string(const EltwiseParams& p);  ///< "leaky_relu(0.3)"
 
+/// Whether networks use the function behind layers with weights, which may then apply it themselves. The others are for
+/// formulas (linear, abs, exp, log, power), or do nothing (identity).
+constexpr bool is_activation(EltwiseKind kind) {
+  switch (kind) {
+    case EltwiseKind::identity:
+    case EltwiseKind::linear:
+    case EltwiseKind::abs:
+    case EltwiseKind::exp:
+    case EltwiseKind::log:
+    case EltwiseKind::power:
+      return false;
+    default:
+      return true;
+  }
+}
+
 /// Whether the derivative can be computed from dst alone. Then forward may run in place and be fused into its producer.
 /// At 0 the derivative of (leaky) ReLU is alpha.
 constexpr bool derivative_from_dst(const EltwiseParams& p) {
@@ -40,6 +60,9 @@ constexpr bool derivative_from_dst(const EltwiseParams& p) {
     case EltwiseKind::gelu:
     case EltwiseKind::silu:
     case EltwiseKind::softplus:
+    case EltwiseKind::abs:
+    case EltwiseKind::log:
+    case EltwiseKind::power:
       return false;
     default:
       return true;

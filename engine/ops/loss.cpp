@@ -3,7 +3,8 @@
 namespace keelson::ops {
 
 std::string_view to_string(LossKind k) {
-  constexpr std::string_view names[] = {"mse", "mae", "huber", "gaussian_nll", "cross_entropy", "binary_cross_entropy"};
+  constexpr std::string_view names[] = {"mse", "mae", "huber", "gaussian_nll", "cross_entropy", "binary_cross_entropy",
+                                        "mean"};
   return names[static_cast<int>(k)];
 }
 

@@ -15,6 +15,7 @@ enum class LossKind : std::uint8_t {
   cross_entropy,  ///< -log softmax(p)[t] over dim 1; target s32 (N) class numbers
   /// -t log sigmoid(p) - (1 - t) log(1 - sigmoid(p)), with 0 <= t <= 1: whether each of several labels holds
   binary_cross_entropy,
+  mean,  ///< p, which is a loss already; the target is not read and may be the prediction
 };
 
 /// What LossKind::gaussian_nll adds to each variance, so that no target is certain.

@@ -1,11 +1,9 @@
 #include <fmt/format.h>
-#include <nanobind/operators.h>
 
 #include "arrays.hpp"
 #include "casters.hpp"
 #include "engine/graph/init.hpp"
 #include "engine/graph/topology.hpp"
-#include "engine/layers/layers.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {
@@ -76,28 +74,6 @@ void bind_graph(nb::module_& m) {
       "A network: nodes that function calls append (keelson.layers). A graph has no values.\n\n"
       "name: stored in checkpoints.\n"
       "config: texts by name that checkpoints store, from which the network can be made again.");
-  nb::class_<Value>(m, "Var", "A value of a graph: the result of one node, and an argument of layer functions.")
-      .def_prop_ro(
-          "shape", [](const Value& v) { return v.var.shape().shape; },
-          "Shape for a batch of one sample: (1, C, [D,] H, W) or (1, features).")
-      .def_prop_ro(
-          "dtype", [](const Value& v) { return std::string(numpy_name(v.var.shape().dtype)); },
-          "NumPy's name of the dtype.")
-      .def_prop_ro(
-          "name", [](const Value& v) { return v.network->graph.nodes()[static_cast<std::size_t>(v.var.node)].name; },
-          "Name of the node.")
-      .def_prop_ro(
-          "graph", [](const Value& v) { return v.network; }, "The graph of the value.")
-      .def(
-          "__add__", [](const Value& a, const Value& b) { return Value{a.network, add({a.var, b.var})}; },
-          nb::is_operator(), "The sum of two values of one shape.")
-      .def(
-          "__mul__", [](const Value& a, const Value& b) { return Value{a.network, multiply({a.var, b.var})}; },
-          nb::is_operator(), "The product of two values of one shape, element by element.")
-      .def("__repr__", [](const Value& v) {
-        return fmt::format("<keelson.Var {}: {}>", v.network->graph.nodes()[static_cast<std::size_t>(v.var.node)].name,
-                           shape_text(v.var.shape().shape));
-      });
   network
       .def(
           "__init__",

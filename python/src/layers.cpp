@@ -316,6 +316,9 @@ void bind_activations(nb::module_& m) {
   plain("gelu", &gelu, "x / 2 (1 + erf(x / sqrt 2))");
   plain("silu", &silu, "x sigmoid(x), also called swish.");
   plain("softplus", &softplus, "log(1 + exp(x)), a smooth relu.");
+  plain("abs", &abs, "|x|; the derivative at 0 is 0.");
+  plain("exp", &exp, "The exponential function; infinity above 88.");
+  plain("log", &log, "The natural logarithm; -infinity for 0, NaN below.");
   m.def(
       "leaky_relu",
       [](const Value& x, float slope, Name name) { return Value{x.network, leaky_relu(x.var, slope, name)}; },
@@ -331,6 +334,10 @@ void bind_activations(nb::module_& m) {
       },
       nb::arg("x"), nb::arg("factor"), nb::arg("offset") = 0.0f, nb::kw_only(), nb::arg("name") = "",
       "factor x + offset");
+  m.def(
+      "power", [](const Value& x, float exponent, Name name) { return Value{x.network, power(x.var, exponent, name)}; },
+      nb::arg("x"), nb::arg("exponent"), nb::kw_only(), nb::arg("name") = "",
+      "x ** exponent; NaN for x < 0 unless the exponent is a whole number.");
   m.def(
       "softmax", [](const Value& x, int axis, Name name) { return Value{x.network, softmax(x.var, axis, name)}; },
       nb::arg("x"), nb::arg("axis") = 1, nb::kw_only(), nb::arg("name") = "", "exp(x) / sum of exp(x) along `axis`.");

@@ -15,11 +15,13 @@ using Name = const std::string&;
 using ops::LossKind;
 using SampleWeight = std::optional<Value>;
 
+std::optional<Var> importance_of(const SampleWeight& weight) {
+  return weight ? std::optional(weight->var) : std::nullopt;
+}
+
 Value made(const Value& prediction, const Value& target, const ops::LossParams& params, const SampleWeight& weight,
            Name name = "loss") {
-  std::optional<Var> importance;
-  if (weight) importance = weight->var;
-  return {prediction.network, loss(prediction.var, target.var, params, name, importance)};
+  return {prediction.network, loss(prediction.var, target.var, params, name, importance_of(weight))};
 }
 
 void bind_loss(nb::module_& m) {
@@ -86,6 +88,17 @@ void bind_simple_losses(nb::module_& m) {
       "Squares up to `delta`, absolute values beyond, as the graph's loss. sample_weight: as of loss().");
 }
 
+void bind_mean_loss(nb::module_& m) {
+  m.def(
+      "mean_loss",
+      [](const Value& x, const SampleWeight& weight, Name name) {
+        return Value{x.network, mean_loss(x.var, name, importance_of(weight))};
+      },
+      nb::arg("x"), nb::kw_only(), nb::arg("sample_weight") = nb::none(), nb::arg("name") = "loss",
+      "The mean of all elements of an expression, as the graph's loss: a loss of your own formula, for example\n"
+      "mean_loss((prediction - target) ** 4). sample_weight: as of loss().");
+}
+
 void bind_pixel_loss(nb::module_& m) {
   m.def(
       "pixel_cross_entropy",
@@ -116,6 +129,7 @@ void bind_pixel_loss(nb::module_& m) {
 void bind_losses(nb::module_& m) {
   bind_loss(m);
   bind_simple_losses(m);
+  bind_mean_loss(m);
   bind_pixel_loss(m);
 }
 

@@ -105,6 +105,7 @@ NB_MODULE(_engine, m) {
   m.attr("version") = KEELSON_VERSION;
   bind_communicator(m);
   bind_context(m);
+  bind_var(m);
   bind_graph(m);
   nb::module_ layers = m.def_submodule("layers", "Layers as functions: each appends a node and returns its value.");
   bind_layers(layers);

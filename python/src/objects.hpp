@@ -150,6 +150,7 @@ void load_parameters(NetworkParameters& parameters, const std::filesystem::path&
 void bind_communicator(nb::module_& m);
 void bind_context(nb::module_& m);
 void bind_graph(nb::module_& m);
+void bind_var(nb::module_& m);
 void bind_layers(nb::module_& m);
 void bind_losses(nb::module_& m);
 void bind_nets(nb::module_& m);

@@ -101,7 +101,7 @@ TEST(Problem, RefusesWithWhatWasFoundAndExpected) {
       {"dense src=2x3 outputs=2 activation=gelu", "derivative"},
       {"dense src=2000000x3000000 outputs=2", "at most"},
       {"pool src=1x4x8 kernel=2 kind=min", "one of average, max"},
-      {"eltwise shape=3", "kind= is missing; expected one of elu, gelu"},
+      {"eltwise shape=3", "kind= is missing; expected one of abs, elu, exp, gelu"},
       {"eltwise kind=relu shape=3 alpha=much", "alpha=much cannot be used; expected a number"},
       {"update kind=sgd", "count= is missing"},
   };

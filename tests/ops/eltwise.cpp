@@ -14,6 +14,8 @@ using ops::Verb;
 struct EltwiseCase {
   std::string name, about;
   ops::EltwiseParams params;
+  bool only_positive = false;  ///< defined for positive arguments
+  bool saturates = true;       ///< whether the result for 100 is no larger than some hundreds
 };
 
 std::vector<EltwiseCase> eltwise_cases() {
@@ -33,6 +35,15 @@ std::vector<EltwiseCase> eltwise_cases() {
       {"softplus", "padding must stay zero", {EltwiseKind::softplus, 0, 0}},
       {"linear", "x 1.2, as after CosmoFlow's tanh", {EltwiseKind::linear, 1.2f, 0}},
       {"linear_shifted", "padding must stay zero", {EltwiseKind::linear, -2, 3}},
+      {"abs", "derivative 0 at 0", {EltwiseKind::abs}},
+      {"exp", "padding must stay zero", {EltwiseKind::exp}, false, false},
+      {"log", "padding must stay zero", {EltwiseKind::log}, true},
+      {"square", "", {EltwiseKind::power, 2}, false, false},
+      {"cube", "of negative numbers, too", {EltwiseKind::power, 3}, false, false},
+      {"square_root", "", {EltwiseKind::power, 0.5f}, true},
+      {"reciprocal", "padding must stay zero", {EltwiseKind::power, -1}, true},
+      {"power_zero", "1, with the derivative 0", {EltwiseKind::power, 0}},
+      {"power_fraction", "", {EltwiseKind::power, 1.75f}, true, false},
   };
 }
 
@@ -54,8 +65,9 @@ class EltwiseTest : public CaseTest<EltwiseCase> {
       }
   }
 
-  /// Values from -6 to 6 with exact zeros (and one -0) among them.
-  static Array awkward(const Shape& shape) {
+  /// Values from -6 to 6 with exact zeros (and one -0) among them; only_positive: from 0.25 to 6.
+  Array awkward(const Shape& shape) const {
+    if (c().only_positive) return oracle::random_uniform(shape, "x", 0.25, 6);
     Array x = oracle::random_uniform(shape, "x", -6, 6);
     for (std::int64_t i = 1; i < x.elements(); i += 4) x[i] = 0;
     if (x.elements() > 5) x[5] = -0.0;
@@ -119,9 +131,11 @@ TEST_P(EltwiseTest, NanStaysNan) {
 }
 
 TEST_P(EltwiseTest, LargeArgumentsSaturate) {
+  if (!c().saturates) GTEST_SKIP() << "the results are as large as they are";
   on_every_layout([&](ops::Eltwise& op, const Shape& shape, const Layout& layout, const std::string& what) {
     Array x(shape);
-    for (std::int64_t i = 0; i < x.elements(); ++i) x[i] = (i % 2 ? 1 : -1) * (i % 3 ? 100.0 : 30.0);
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+      x[i] = (i % 2 || c().only_positive ? 1 : -1) * (i % 3 ? 100.0 : 30.0);
     x[0] = 0.5;  // sets the scale of the comparison
     const auto src = put(ctx(), x, layout), dst = destination(ctx(), shape, layout),
                diff = put(ctx(), Array(shape, 1), layout);
@@ -141,6 +155,9 @@ TEST(Eltwise, WhoseDerivativeDstTells) {
   EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::silu, 0, 0}));
   EXPECT_FALSE(ops::derivative_from_dst({EltwiseKind::softplus, 0, 0}));
   EXPECT_TRUE(ops::derivative_from_dst({EltwiseKind::tanh, 0, 0}));
+  EXPECT_TRUE(ops::derivative_from_dst({EltwiseKind::exp}));
+  for (const auto kind : {EltwiseKind::abs, EltwiseKind::log, EltwiseKind::power})
+    EXPECT_FALSE(ops::derivative_from_dst({kind, 2}));
   EXPECT_EQ(to_string(ops::EltwiseParams{EltwiseKind::leaky_relu, 0.3f, 0}), "leaky_relu(0.3)");
 }
 

@@ -24,6 +24,7 @@ std::vector<LossCase> loss_cases() {
                                                            {"huber", {LossKind::huber, 0.75f}},
                                                            {"gaussian_nll", {LossKind::gaussian_nll}},
                                                            {"binary_cross_entropy", {LossKind::binary_cross_entropy}},
+                                                           {"mean", {LossKind::mean}},
                                                            {"smooth", {LossKind::cross_entropy, 1, false, 0.125f}},
                                                            {"cross_entropy", {LossKind::cross_entropy, 1}}};
   for (const auto& [name, params] : kinds) {

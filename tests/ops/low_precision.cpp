@@ -83,11 +83,12 @@ TEST_P(LowPrecisionTest, ReorderConverts) {
 }
 
 TEST_P(LowPrecisionTest, Eltwise) {
-  const ops::EltwiseParams functions[] = {{EltwiseKind::identity, 0, 0},   {EltwiseKind::relu, 0, 0},
-                                          {EltwiseKind::leaky_relu, 0.3f}, {EltwiseKind::tanh, 0, 0},
-                                          {EltwiseKind::sigmoid, 0, 0},    {EltwiseKind::gelu, 0, 0},
-                                          {EltwiseKind::silu, 0, 0},       {EltwiseKind::elu, 1, 0},
-                                          {EltwiseKind::softplus, 0, 0},   {EltwiseKind::linear, -2, 3}};
+  const ops::EltwiseParams functions[] = {
+      {EltwiseKind::identity, 0, 0}, {EltwiseKind::relu, 0, 0},    {EltwiseKind::leaky_relu, 0.3f},
+      {EltwiseKind::tanh, 0, 0},     {EltwiseKind::sigmoid, 0, 0}, {EltwiseKind::gelu, 0, 0},
+      {EltwiseKind::silu, 0, 0},     {EltwiseKind::elu, 1, 0},     {EltwiseKind::softplus, 0, 0},
+      {EltwiseKind::linear, -2, 3},  {EltwiseKind::abs},           {EltwiseKind::exp},
+      {EltwiseKind::power, 2}};
   for (const auto& p : functions)
     on_every_layout([&](const Shape& shape, const Layout& layout, std::string what) {
       what += " " + to_string(p);

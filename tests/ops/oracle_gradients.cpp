@@ -168,9 +168,16 @@ TEST(OracleGradient, Eltwise) {
                                      {EltwiseKind::silu, 0, 0},
                                      {EltwiseKind::elu, 0.7f, 0},
                                      {EltwiseKind::softplus, 0, 0},
-                                     {EltwiseKind::linear, -1.5f, 0.5f}}) {
+                                     {EltwiseKind::linear, -1.5f, 0.5f},
+                                     {EltwiseKind::abs},
+                                     {EltwiseKind::exp},
+                                     {EltwiseKind::log},
+                                     {EltwiseKind::power, 2},
+                                     {EltwiseKind::power, 3},
+                                     {EltwiseKind::power, -0.5f}}) {
+    const bool positive = p.kind == EltwiseKind::log || (p.kind == EltwiseKind::power && p.alpha < 0);
     Array away = x;
-    for (auto& v : away.data) v = 4 * v + 0.01;
+    for (auto& v : away.data) v = positive ? 0.5 + std::abs(v) : 4 * v + 0.01;
     EXPECT_TRUE(close(oracle::eltwise_backward(r, away, p),
                       differences([&](auto& v) { return oracle::dot(oracle::eltwise_forward(v, p), r); }, away),
                       to_string(p), by_differences));
@@ -335,6 +342,7 @@ TEST(OracleGradient, Losses) {
                                   {LossKind::huber, 0.5f},
                                   {LossKind::gaussian_nll},
                                   {LossKind::binary_cross_entropy},
+                                  {LossKind::mean},
                                   {LossKind::cross_entropy, 1},
                                   {LossKind::cross_entropy, 1, true},
                                   {LossKind::cross_entropy, 1, false, 0.2f}})

@@ -32,6 +32,14 @@ double value(double x, const ops::EltwiseParams& p) {
       return std::isnan(x) ? x : std::max(x, 0.0) + std::log1p(std::exp(-std::abs(x)));
     case ops::EltwiseKind::linear:
       return alpha * x + beta;
+    case ops::EltwiseKind::abs:
+      return std::abs(x);
+    case ops::EltwiseKind::exp:
+      return std::exp(x);
+    case ops::EltwiseKind::log:
+      return std::log(x);
+    case ops::EltwiseKind::power:
+      return std::pow(x, alpha);
   }
   fail("unknown element-wise kind {}", static_cast<int>(p.kind));
 }
@@ -60,6 +68,14 @@ double derivative(double x, const ops::EltwiseParams& p) {
       return sigmoid(x);
     case ops::EltwiseKind::linear:
       return p.alpha;
+    case ops::EltwiseKind::abs:
+      return x > 0 ? 1 : x < 0 ? -1 : x;
+    case ops::EltwiseKind::exp:
+      return std::exp(x);
+    case ops::EltwiseKind::log:
+      return 1 / x;
+    case ops::EltwiseKind::power:
+      return p.alpha == 0 ? 0 : p.alpha * std::pow(x, static_cast<double>(p.alpha) - 1);
   }
   fail("unknown element-wise kind {}", static_cast<int>(p.kind));
 }

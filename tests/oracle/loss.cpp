@@ -19,6 +19,8 @@ double pointwise(double x, double t, const ops::LossParams& p) {
       return size <= delta ? d * d / 2 : delta * (size - delta / 2);
     case ops::LossKind::binary_cross_entropy:
       return std::isnan(x) ? x : std::max(x, 0.0) - x * t + std::log1p(std::exp(-std::abs(x)));
+    case ops::LossKind::mean:
+      return x;
     case ops::LossKind::gaussian_nll:
     case ops::LossKind::cross_entropy:
       break;
@@ -38,6 +40,8 @@ double pointwise_derivative(double x, double t, const ops::LossParams& p) {
       return std::isnan(d) || std::abs(d) <= delta ? d : delta * sign;
     case ops::LossKind::binary_cross_entropy:
       return 1 / (1 + std::exp(-x)) - t;
+    case ops::LossKind::mean:
+      return 1;
     case ops::LossKind::gaussian_nll:
     case ops::LossKind::cross_entropy:
       break;

@@ -80,15 +80,29 @@ class KokkosEltwise : public Eltwise {
   TensorDesc desc_;
 };
 
+/// Whether f(0) is not 0, or the derivative there not finite.
+bool moves_zero(const EltwiseParams& p) {
+  switch (p.kind) {
+    case EltwiseKind::sigmoid:
+    case EltwiseKind::softplus:
+    case EltwiseKind::exp:
+    case EltwiseKind::log:
+      return true;
+    case EltwiseKind::linear:
+      return p.beta != 0;
+    case EltwiseKind::power:
+      return p.alpha < 1;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 Expected<Eltwise> make(const EltwiseDesc& d) {
   if (!is_value_type(d.src.dtype)) return fmt::format("src is {}, not f32, bf16 or f16", to_string(d.src.dtype));
   if (d.src.layout.is_any()) return std::string("src has no layout yet; element-wise work takes its producer's layout");
-  const EltwiseKind kind = d.params.kind;
-  const bool moves_zero = kind == EltwiseKind::sigmoid || kind == EltwiseKind::softplus ||
-                          (kind == EltwiseKind::linear && d.params.beta != 0);
-  if (d.src.layout.is_opaque() && moves_zero)
+  if (d.src.layout.is_opaque() && moves_zero(d.params))
     return fmt::format("{} would fill the padding of {}, which must stay zero", to_string(d.params),
                        d.src.layout.to_string());
   return std::unique_ptr<Eltwise>(std::make_unique<KokkosEltwise>(d));

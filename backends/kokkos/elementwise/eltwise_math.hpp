@@ -75,6 +75,37 @@ struct Linear {
   KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float) { return p.alpha; }
 };
 
+struct Abs {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return Kokkos::fabs(x); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float x) {
+    return x > 0 ? 1.0f : x < 0 ? -1.0f : x;  // 0 and NaN stay
+  }
+};
+
+struct Exp {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return fast_exp(x); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float y) { return y; }
+};
+
+struct Log {
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams&, float x) { return Kokkos::log(x); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams&, float x) { return 1 / x; }
+};
+
+struct Power {
+  KOKKOS_INLINE_FUNCTION static float of(float x, float exponent) {
+    if (exponent == 1) return x;
+    if (exponent == 2) return x * x;
+    if (exponent == 0.5f) return Kokkos::sqrt(x);
+    if (exponent == -1) return 1 / x;
+    return Kokkos::pow(x, exponent);
+  }
+  KOKKOS_INLINE_FUNCTION static float value(const EltwiseParams& p, float x) { return of(x, p.alpha); }
+  KOKKOS_INLINE_FUNCTION static float derivative(const EltwiseParams& p, float x) {
+    return p.alpha == 0 ? 0 : p.alpha * of(x, p.alpha - 1);
+  }
+};
+
 /// Calls use(F{}) with the struct F of `kind`: one branch outside of the loops.
 template <class Use>
 void with_function(EltwiseKind kind, const Use& use) {
@@ -99,6 +130,14 @@ void with_function(EltwiseKind kind, const Use& use) {
       return use(Softplus{});
     case EltwiseKind::linear:
       return use(Linear{});
+    case EltwiseKind::abs:
+      return use(Abs{});
+    case EltwiseKind::exp:
+      return use(Exp{});
+    case EltwiseKind::log:
+      return use(Log{});
+    case EltwiseKind::power:
+      return use(Power{});
   }
 }
 
@@ -131,6 +170,14 @@ KOKKOS_INLINE_FUNCTION void activate(const EltwiseParams& p, float (&x)[N]) {
       return apply<Softplus>(p, x);
     case EltwiseKind::linear:
       return apply<Linear>(p, x);
+    case EltwiseKind::abs:
+      return apply<Abs>(p, x);
+    case EltwiseKind::exp:
+      return apply<Exp>(p, x);
+    case EltwiseKind::log:
+      return apply<Log>(p, x);
+    case EltwiseKind::power:
+      return apply<Power>(p, x);
   }
 }
 

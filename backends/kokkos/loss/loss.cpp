@@ -150,9 +150,10 @@ Expected<Loss> make(const LossDesc& d, Device& device) {
   const auto per_target = d.params.values_per_target();
   if (shape[1] % per_target != 0)
     return fmt::format("prediction {} has no mean and spread for each target", to_string(shape));
-  const auto wanted = !classes                     ? Shape{samples, shape[1] / per_target}
-                      : d.target.shape.rank() == 2 ? Shape{samples, d.rows_per_sample}
-                                                   : Shape{samples};
+  const auto wanted = d.params.kind == LossKind::mean ? d.target.shape  // not read
+                      : !classes                      ? Shape{samples, shape[1] / per_target}
+                      : d.target.shape.rank() == 2    ? Shape{samples, d.rows_per_sample}
+                                                      : Shape{samples};
   if (!(d.target.shape == wanted) || d.target.dtype != (classes ? DType::s32 : DType::f32))
     return fmt::format("target is {} {}, expected {} {}", to_string(d.target.shape), to_string(d.target.dtype),
                        to_string(wanted), classes ? "s32" : "f32");

@@ -42,6 +42,7 @@ struct LossRows {
 
   /// The loss of prediction x for target t.
   KOKKOS_FUNCTION double one(double x, double t) const {
+    if (p.kind == LossKind::mean) return x;
     const double d = x - t;
     if (p.kind == LossKind::mse) return d * d;
     if (p.kind == LossKind::binary_cross_entropy)  // cannot overflow
@@ -53,6 +54,7 @@ struct LossRows {
 
   /// Its derivative by x.
   KOKKOS_FUNCTION double slope(double x, double t) const {
+    if (p.kind == LossKind::mean) return 1;
     const double d = x - t;
     if (p.kind == LossKind::mse) return 2 * d;
     if (p.kind == LossKind::binary_cross_entropy) {
