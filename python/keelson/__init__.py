@@ -38,6 +38,7 @@ from ._callback import Callback
 from ._ensemble import Ensemble
 from ._estimators import KeelsonClassifier, KeelsonRegressor, fit
 from ._history import History
+from ._onnx import OnnxNetwork, from_onnx
 from ._predictor import Predictor
 from ._progress import Progress
 from ._search import FoundNetwork, SearchResult, search
@@ -46,9 +47,9 @@ from ._stopping import EarlyStopping, ReduceOnPlateau
 __all__ = [
     "Callback", "Checkpoint", "Communicator", "Context", "EarlyStopping", "Ensemble", "Epoch", "Error", "Evaluation",
     "FoundNetwork", "Graph", "History", "Inference", "Init", "InputError", "KeelsonClassifier", "KeelsonRegressor",
-    "NetworkChange", "OutOfMemory", "Parameters", "Plan", "Predictor", "Progress", "RanksLost", "ReduceOnPlateau",
+    "NetworkChange", "OnnxNetwork", "OutOfMemory", "Parameters", "Plan", "Predictor", "Progress", "RanksLost", "ReduceOnPlateau",
     "RunState", "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends", "change_channels", "data", "evaluate",
-    "export_onnx", "fit", "layers", "metrics", "nets", "optim", "search", "world"]
+    "export_onnx", "fit", "from_onnx", "layers", "metrics", "nets", "optim", "search", "world"]
 
 _sys.modules[__name__ + ".layers"] = layers
 _sys.modules[__name__ + ".metrics"] = metrics

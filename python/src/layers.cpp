@@ -88,11 +88,14 @@ Options conv_options(const Value& x, std::int64_t filters, const Extents& size, 
   return o;
 }
 
-Value conv_of(const Value& x, std::int64_t filters, const Extents& size, std::int64_t stride, nb::handle padding,
+Value conv_of(const Value& x, std::int64_t filters, const Extents& size, const Extents& stride, nb::handle padding,
               std::int64_t dilation, std::int64_t groups, bool bias, ActivationName activation, const Init& weights,
               const Init& bias_init, Name name) {
-  const auto o =
-      conv_options<ConvOptions>(x, filters, size, stride, padding, dilation, groups, bias, weights, bias_init);
+  auto o = conv_options<ConvOptions>(x, filters, size, 1, padding, dilation, groups, bias, weights, bias_init);
+  if (const auto* strides = std::get_if<Shape>(&stride))
+    o.strides = *strides;
+  else
+    o.stride = std::get<std::int64_t>(stride);
   activation_of(activation);
   return activated({x.network, conv(x.var, o, name)}, activation, name);
 }
@@ -125,7 +128,7 @@ void bind_convolutions(nb::module_& m) {
       nb::arg("activation") = nb::none(), nb::arg("weights_init") = glorot, nb::arg("bias_init") = zero,
       nb::arg("name") = "",
       "Convolution (cross-correlation) of (N, C, H, W) or (N, C, D, H, W).\n\n"
-      "size: extent of a cubic kernel, or one extent per spatial dim.\n"
+      "size: extent of a cubic kernel, or one extent per spatial dim. stride: likewise.\n"
       "padding: 'same' (the extent becomes ceil(extent / stride)), 'valid' (none), a number, or one per spatial dim.\n"
       "activation: 'relu', 'tanh', 'sigmoid', 'gelu', 'silu', 'elu' or 'softplus' behind the convolution. size 1 is a\n"
       "dense layer on the channels of each position.\n"
