@@ -146,10 +146,11 @@ void define_ops(app::CommandLine& line) {
   auto o = std::make_shared<OpsOptions>();
   auto& v = line.subcommand("ops", "Time single operations, on several backends side by side",
                             [o](app::Launch& launch) { return run_ops(*o, launch); });
-  v.positional("problem", o->problem,
-               "The op to time: conv, transposed_conv, dense, pool, eltwise or update with key=value words, e.g. "
-               "conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",
-               "OP KEY=VALUE...");
+  v.positional(
+      "problem", o->problem,
+      "The op to time: conv, transposed_conv, dense, pool, eltwise, product, group_norm, attention or update with "
+      "key=value words, e.g. conv src=1x4x64x64x64 filters=32 kernel=3 padding=same",
+      "OP KEY=VALUE...");
   v.footer(problem_help());
   v.option_without_default("--file", o->file, "Problems, one per line", "FILE");
   v.option("--device", o->device, "Compute on cpu or cuda; auto: the device for which this build is made", "DEVICE");

@@ -250,6 +250,38 @@ ops::EltwiseDesc eltwise(Fields& f) {
   return d;
 }
 
+ops::ProductDesc product(Fields& f) {
+  ops::ProductDesc d;
+  d.count = static_cast<int>(std::min<std::int64_t>(f.positive("count", 2), 1 << 10));
+  if (d.count < 2) f.refuse_value("count", "a whole number, at least 2");
+  d.dst = with_layout(f, f.shape("shape", 1, max_rank, "extents, e.g. 1x32x64x64x64"));
+  f.finish();
+  return d;
+}
+
+ops::GroupNormDesc group_norm(Fields& f) {
+  ops::GroupNormDesc d;
+  const Shape src = f.shape("src", 2, 5, "N x C, or N x C x spatial extents, e.g. 4x64x32x32x32");
+  d.groups = f.positive("groups", 1);
+  f.finish();
+  if (src[1] % d.groups != 0) f.refuse_value("groups", fmt::format("a divisor of {} channels", src[1]));
+  d.src = {src, DType::f32, src.rank() == 2 ? Layout::plain(src) : Layout::channels_last(src)};
+  return d;
+}
+
+ops::AttentionDesc attention(Fields& f) {
+  ops::AttentionDesc d;
+  const Shape src = f.shape("src", 2, 2, "samples * steps x features, e.g. 1024x512");
+  d.steps = f.positive("steps");
+  d.heads = f.positive("heads", 1);
+  d.causal = f.one_of<bool>("causal", {{"yes", true}, {"no", false}}, "no");
+  f.finish();
+  if (src[0] % d.steps != 0) f.refuse_value("steps", fmt::format("a divisor of {} rows", src[0]));
+  if (src[1] % d.heads != 0) f.refuse_value("heads", fmt::format("a divisor of {} features", src[1]));
+  d.src = TensorDesc::plain(src);
+  return d;
+}
+
 ops::UpdateDesc update(Fields& f) {
   ops::UpdateDesc d;
   d.params.kind =
@@ -269,6 +301,9 @@ const char* problem_help() {
   dense src=NxINPUTS outputs=N [bias=yes activation=identity alpha=0.01]
   pool src=SHAPE kernel=K [kind=max stride=KERNEL padding=0 layout=channels-last]
   eltwise kind=KIND shape=SHAPE [alpha=0.01 beta=0 layout=channels-last]
+  product shape=SHAPE [count=2 layout=channels-last]
+  group_norm src=SHAPE [groups=1]   (of rows: src=NxC; one group is layer normalization)
+  attention src=ROWSxFEATURES steps=N [heads=1 causal=no]   (ROWS: samples * steps)
   update count=N [kind=sgd momentum=0.9]
 SHAPE is N x C x spatial extents, e.g. 1x4x128x128x128. Kernel, stride, dilation
 and padding are one number for all spatial dims or one for each, e.g. 3x3x1;
@@ -281,7 +316,8 @@ Problem parse_problem(const std::string& line) {
   std::istringstream words(line);
   std::string op;
   words >> op;
-  const std::vector<std::string> ops{"conv", "transposed_conv", "dense", "pool", "eltwise", "update"};
+  const std::vector<std::string> ops{"conv",    "transposed_conv", "dense",     "pool",  "eltwise",
+                                     "product", "group_norm",      "attention", "update"};
   if (std::find(ops.begin(), ops.end(), op) == ops.end())
     refuse("no op '{}'{}; a problem begins with one of {}", op, app::did_you_mean(op, ops), fmt::join(ops, ", "));
   Fields fields(op, words);
@@ -290,6 +326,9 @@ Problem parse_problem(const std::string& line) {
   if (op == "dense") return {line, dense(fields)};
   if (op == "pool") return {line, pool(fields)};
   if (op == "eltwise") return {line, eltwise(fields)};
+  if (op == "product") return {line, product(fields)};
+  if (op == "group_norm") return {line, group_norm(fields)};
+  if (op == "attention") return {line, attention(fields)};
   return {line, update(fields)};
 }
 

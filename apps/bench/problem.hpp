@@ -11,7 +11,8 @@ namespace keelson::bench {
 /// One op with its parameters and shapes, f32.
 struct Problem {
   std::string text;  ///< as the user gave it
-  std::variant<ops::ConvDesc, ops::TransposedConvDesc, ops::DenseDesc, ops::PoolDesc, ops::EltwiseDesc, ops::UpdateDesc>
+  std::variant<ops::ConvDesc, ops::TransposedConvDesc, ops::DenseDesc, ops::PoolDesc, ops::EltwiseDesc,
+               ops::ProductDesc, ops::GroupNormDesc, ops::AttentionDesc, ops::UpdateDesc>
       desc;
 };
 

@@ -116,6 +116,39 @@ void run(Stopwatch& w, const ops::EltwiseDesc& d, ops::Eltwise& op) {
   w.time("backward", Verb::backward_data, [&] { op.backward_data({a, saved, diff_src}); });
 }
 
+void run(Stopwatch& w, const ops::ProductDesc& d, ops::Product& op) {
+  std::vector<Tensor> srcs;
+  for (int i = 0; i < d.count; ++i) srcs.push_back(w.filled(d.dst.shape, d.dst.layout));
+  const auto dst = w.filled(d.dst.shape, d.dst.layout);
+  w.time("forward", Verb::forward, [&] { op.forward({srcs, dst}); });
+}
+
+void run(Stopwatch& w, const ops::GroupNormDesc& d, ops::GroupNorm& op) {
+  const auto like_src = [&] { return w.filled(d.src.shape, d.src.layout); };
+  const auto plain = [&](const TensorDesc& desc) { return w.filled(desc.shape, desc.layout); };
+  const auto src = like_src(), dst = like_src(), scale = plain(d.channel_desc()), shift = plain(d.channel_desc());
+  const auto mean = plain(d.group_desc()), variance = plain(d.group_desc());
+  const auto forward_scratch = w.scratch(Verb::forward);
+  w.time("forward", Verb::forward, [&] { op.forward({src, scale, shift, dst, mean, variance, forward_scratch}); });
+  const auto diff_dst = like_src(), diff_src = like_src(), diff_scale = plain(d.channel_desc());
+  const auto diff_shift = plain(d.channel_desc()), diff_sums = plain(d.diff_sums_desc());
+  const auto scratch = w.scratch(Verb::backward_weights);
+  w.time("backward weights", Verb::backward_weights, [&] {
+    op.backward_weights({diff_dst, src, scale, mean, variance, diff_scale, diff_shift, diff_sums, scratch});
+  });
+  w.time("backward data", Verb::backward_data,
+         [&] { op.backward_data({diff_dst, src, scale, mean, variance, diff_sums, diff_src}); });
+}
+
+void run(Stopwatch& w, const ops::AttentionDesc& d, ops::Attention& op) {
+  const auto rows = [&] { return w.filled(d.src.shape, d.src.layout); };
+  const std::vector<Tensor> srcs{rows(), rows(), rows()}, diff_srcs{rows(), rows(), rows()};
+  const auto dst = rows(), diff_dst = rows(), saved = w.filled(d.saved_desc().shape, d.saved_desc().layout);
+  w.time("forward", Verb::forward, [&] { op.forward({srcs, dst, saved}); });
+  const auto scratch = w.scratch(Verb::backward_data);
+  w.time("backward", Verb::backward_data, [&] { op.backward_data({diff_dst, srcs, dst, saved, diff_srcs, scratch}); });
+}
+
 void run(Stopwatch& w, const ops::UpdateDesc& d, ops::Update& op) {
   const auto& shape = d.param.shape;
   const auto& layout = d.param.layout;

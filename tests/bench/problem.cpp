@@ -75,6 +75,21 @@ TEST(Problem, TheOtherOps) {
   EXPECT_EQ(eltwise.params.kind, ops::EltwiseKind::tanh);
   EXPECT_TRUE(eltwise.src.layout.is_plain(eltwise.src.shape));
 
+  const auto product = parse<ops::ProductDesc>("product shape=5x6 count=3");
+  EXPECT_EQ(product.count, 3);
+  EXPECT_EQ(to_string(product.dst.shape), "5x6");
+
+  const auto norm = parse<ops::GroupNormDesc>("group_norm src=2x12x5x4 groups=3");
+  EXPECT_EQ(norm.groups, 3);
+  EXPECT_TRUE(norm.src.layout.is_channels_last(norm.src.shape));
+  EXPECT_TRUE(parse<ops::GroupNormDesc>("group_norm src=7x9").src.layout.is_plain({7, 9}));
+
+  const auto attention = parse<ops::AttentionDesc>("attention src=20x12 steps=5 heads=3 causal=yes");
+  EXPECT_EQ(to_string(attention.src.shape), "20x12");
+  EXPECT_EQ(attention.steps, 5);
+  EXPECT_EQ(attention.heads, 3);
+  EXPECT_TRUE(attention.causal);
+
   EXPECT_EQ(parse<ops::UpdateDesc>("update count=1000").params.momentum, 0.9f);
   EXPECT_EQ(parse<ops::UpdateDesc>("update kind=adam count=1000").params.kind, ops::UpdateKind::adam);
 }
@@ -103,6 +118,10 @@ TEST(Problem, RefusesWithWhatWasFoundAndExpected) {
       {"pool src=1x4x8 kernel=2 kind=min", "one of average, max"},
       {"eltwise shape=3", "kind= is missing; expected one of abs, elu, exp, gelu"},
       {"eltwise kind=relu shape=3 alpha=much", "alpha=much cannot be used; expected a number"},
+      {"product shape=3x4 count=1", "count=1 cannot be used; expected a whole number, at least 2"},
+      {"group_norm src=2x12 groups=5", "groups=5 cannot be used; expected a divisor of 12 channels"},
+      {"attention src=20x12 steps=6", "steps=6 cannot be used; expected a divisor of 20 rows"},
+      {"attention src=20x12 steps=5 heads=5", "heads=5 cannot be used; expected a divisor of 12 features"},
       {"update kind=sgd", "count= is missing"},
   };
   for (const auto& [line, expected] : cases)

@@ -197,11 +197,15 @@ class Bench(unittest.TestCase):
         with open(file, "w") as f:
             f.write("# all of them\nconv src=1x4x8x8x8 filters=8 kernel=3 stride=2 activation=relu bias=no\n"
                     "dense src=4x20 outputs=3\npool src=1x4x8x8 kernel=2\npool src=1x4x9 kernel=3 kind=average\n"
-                    "eltwise kind=gelu shape=7x9\nupdate count=100\nupdate kind=adam count=33\n")
+                    "eltwise kind=gelu shape=7x9\nupdate count=100\nupdate kind=adam count=33\n"
+                    "product shape=7x9 count=3\ngroup_norm src=4x6\ngroup_norm src=2x6x3x3 groups=2\n"
+                    "attention src=10x6 steps=5 heads=2 causal=yes\n")
         result = json.loads(self.succeed("ops", "--file", file, "--backend", "kokkos", "--repeats", 3, "--json"))
         verbs = [[r["verb"] for r in p["results"]] for p in result["problems"]]
         three, two = ["forward", "backward data", "backward weights"], ["forward", "backward"]
-        self.assertEqual(verbs, [three, three, two, two, two, ["forward"], ["forward"]])
+        norm = ["forward", "backward weights", "backward data"]
+        self.assertEqual(verbs, [three, three, two, two, two, ["forward"], ["forward"],
+                                 ["forward"], norm, norm, two])
         for problem in result["problems"]:
             self.assertEqual(problem["declined"], [])
             for r in problem["results"]:
