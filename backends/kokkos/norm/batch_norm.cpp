@@ -2,7 +2,7 @@
 
 #include "backends/kokkos/common/merged_launches.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/norm/channel_rows.hpp"
+#include "backends/kokkos/norm/value_sums.hpp"
 #include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
@@ -14,33 +14,6 @@ using namespace ops;
 KOKKOS_INLINE_FUNCTION float inverse_deviation(float variance, float epsilon) {
   return 1 / Kokkos::sqrt(variance + epsilon);
 }
-
-/// Sums of w x and of w x^2.
-template <class T>
-struct ValueSums {
-  const T* src;
-  const float* weight;
-  ChannelRows r;
-
-  template <int N>
-  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
-                           double (&second)[N]) const {
-    for_rows(begin, end, step, [&](auto count, Index row) {
-      constexpr int K = decltype(count)::value;
-      float x[K][N];
-      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
-      for (int k = 0; k < K; ++k) {
-        const double w = static_cast<double>(weight[r.by_weight.quotient(row + k * step)]);
-        if (w == 0) continue;
-        for (int l = 0; l < N; ++l) {
-          const double value = static_cast<double>(x[k][l]), weighted = w * value;
-          first[l] += weighted;
-          second[l] += weighted * value;
-        }
-      }
-    });
-  }
-};
 
 /// The normalised values of N channels, before a ReLU: (x - middle) factor + offset.
 template <int N>

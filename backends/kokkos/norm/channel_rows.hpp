@@ -31,7 +31,7 @@ struct ChannelRows {
 
 /// The number of channels that a work item processes at once on a CPU (the compiler vectorises them), and the number of
 /// rows before the next channels: few enough to stay in the first cache.
-inline constexpr int host_pack = 16;
+inline constexpr int host_pack = 16, wide_host_pack = 64;
 inline constexpr Index rows_per_tile = 32;
 
 /// Calls body.template run<N>(channel) with neighbouring channels, until all channels are processed.
@@ -39,6 +39,8 @@ template <class Body>
 KOKKOS_FUNCTION void for_all_channels(const ChannelRows& r, const Body& body) {
   Index c = 0;
   if (r.packed) {
+    if constexpr (runs_on_host)
+      for (; c + wide_host_pack <= r.channels; c += wide_host_pack) body.template run<wide_host_pack>(c);
     for (; c + host_pack <= r.channels; c += host_pack) body.template run<host_pack>(c);
     for (; c + 4 <= r.channels; c += 4) body.template run<4>(c);
   }
@@ -117,6 +119,7 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
 }
 
 // ---- two sums per channel, in f64: term.template add<N>(begin, end, step, channel, first, second)
+// On a CPU, a term with begin_tile(begin, end) gets a call for each tile of rows before the first add() of the tile.
 
 /// Divides the rows among `slots`: all rows, or the rows of each sample, which then has sums of its own. The division
 /// depends only on the numbers of rows and samples. Then groups of `fan` partial sums are added.
@@ -163,9 +166,11 @@ struct HostSums {
     for (Index i = 0; i < 2 * r.channels; ++i) to[i] = 0;
     const Index start = by_samples.split(slot) * rows, each = (rows + slots - 1) / slots, first = start + slot * each;
     const Index last = slot * each + each < rows ? first + each : start + rows;
-    for (Index begin = first; begin < last; begin += rows_per_tile)
-      for_all_channels(r,
-                       Tile{term, begin, begin + rows_per_tile < last ? begin + rows_per_tile : last, r.channels, to});
+    for (Index begin = first; begin < last; begin += rows_per_tile) {
+      const Index end = std::min(begin + rows_per_tile, last);
+      if constexpr (requires { term.begin_tile(begin, end); }) term.begin_tile(begin, end);
+      for_all_channels(r, Tile{term, begin, end, r.channels, to});
+    }
   }
 };
 

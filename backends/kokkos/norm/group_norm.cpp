@@ -1,9 +1,9 @@
 #include "engine/ops/group_norm.hpp"
 
 #include "backends/kokkos/common/parallel_sum.hpp"
+#include "backends/kokkos/common/run_sum.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/norm/channel_rows.hpp"
-#include "backends/kokkos/norm/run_sum.hpp"
+#include "backends/kokkos/norm/value_sums.hpp"
 #include "engine/ops/factory.hpp"
 
 /// With one position per sample (rows), the values of a group are a contiguous run. On a CPU a work item then processes
@@ -73,28 +73,6 @@ struct GroupChannels {
 };
 
 // ---- forward
-
-template <class T>
-struct SquareSums {
-  const T* src;
-  ChannelRows r;
-
-  template <int N>
-  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
-                           double (&second)[N]) const {
-    for_rows(begin, end, step, [&](auto count, Index row) {
-      constexpr int K = decltype(count)::value;
-      float x[K][N];
-      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
-      for (int k = 0; k < K; ++k)
-        for (int l = 0; l < N; ++l) {
-          const double value = static_cast<double>(x[k][l]);
-          first[l] += value;
-          second[l] += value * value;
-        }
-    });
-  }
-};
 
 /// A term of the sum of a run, or of its squares, on a GPU.
 template <class T, bool squares>
@@ -238,22 +216,44 @@ struct GroupMeans {
   }
 };
 
-/// The same means of whole runs.
+/// On a CPU: the sums of each channel, and the means of whole runs, while the rows of a tile are in the cache.
 template <class T>
-struct RunMeans {
+struct RunGradientSums {
   const T *src, *diff_dst;
   const float *mean, *variance, *scale;
-  float *first, *second;
+  float *first, *second;  ///< means of scale g and of scale g x'
+  float* inverse;         ///< 1 / sqrt(variance + epsilon) of each run
   GroupShape s;
 
-  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+  void begin_tile(Index begin, Index end) const {
     const float inverse_count = static_cast<float>(s.inverse_count);
-    for (Index run = begin; run < end; ++run) {
+    for (Index run = begin * s.groups; run < end * s.groups; ++run) {
       const T *x = src + run * s.each, *g = diff_dst + run * s.each;
       const float *factor = scale + run % s.groups * s.each, middle = mean[run];
+      inverse[run] = inverse_spread(variance[run], s.epsilon);
       first[run] = inverse_count * run_sum(s.each, [=](Index i) { return factor[i] * value_of(g[i]); });
-      second[run] = inverse_count * inverse_spread(variance[run], s.epsilon) *
+      second[run] = inverse_count * inverse[run] *
                     run_sum(s.each, [=](Index i) { return factor[i] * value_of(g[i]) * (value_of(x[i]) - middle); });
+    }
+  }
+  template <int N>
+  void add(Index begin, Index end, Index, Index channel, double (&sums)[N], double (&value_sums)[N]) const {
+    Index group[N];
+    for (int l = 0; l < N; ++l) group[l] = s.by_each.quotient(channel + l);
+    float middle[N], spread[N], x[N], g[N];
+    for (Index row = begin; row < end; ++row) {
+      const float *m = mean + row * s.groups, *i = inverse + row * s.groups;
+      load(src + row * s.channels + channel, x);
+      load(diff_dst + row * s.channels + channel, g);
+      if (group[0] == group[N - 1])
+        for (int l = 0; l < N; ++l) middle[l] = m[group[0]], spread[l] = i[group[0]];
+      else
+        for (int l = 0; l < N; ++l) middle[l] = m[group[l]], spread[l] = i[group[l]];
+      KEELSON_KEEP_LOOP
+      for (int l = 0; l < N; ++l) {
+        sums[l] += static_cast<double>(g[l]);
+        value_sums[l] += static_cast<double>(g[l] * ((x[l] - middle[l]) * spread[l]));
+      }
     }
   }
 };
@@ -347,9 +347,9 @@ class KokkosGroupNorm : public GroupNorm {
   }
   std::size_t scratch_bytes(Verb v) const override {
     if (v == Verb::backward_data || (v == Verb::forward && whole_runs())) return 0;
-    const std::size_t channels = sums_bytes(sum_samples()) + ChannelSumsPlan(s_.r, sum_samples()).scratch_bytes();
+    if (whole_runs()) return channel_sums_bytes() + static_cast<std::size_t>(s_.runs()) * sizeof(float);
     const auto runs = static_cast<std::size_t>(s_.runs() * (2 + parallel_sum_scratch(s_.each))) * sizeof(double);
-    return s_.is_rows() && !runs_on_host ? std::max(channels, runs) : channels;
+    return s_.is_rows() ? std::max(channel_sums_bytes(), runs) : channel_sums_bytes();
   }
 
   void forward(const Forward<ops::Tensors>& args) override {
@@ -368,8 +368,10 @@ class KokkosGroupNorm : public GroupNorm {
   bool whole_runs() const { return runs_on_host && s_.is_rows(); }
   /// Of how many samples channels have sums of their own.
   Index sum_samples() const { return s_.is_rows() ? 1 : s_.samples; }
-  std::size_t sums_bytes(Index samples) const {
-    return static_cast<std::size_t>(2 * samples * s_.channels) * sizeof(double);
+  /// Of the sums of each channel, with what their kernels need.
+  std::size_t channel_sums_bytes() const {
+    return static_cast<std::size_t>(2 * sum_samples() * s_.channels) * sizeof(double) +
+           ChannelSumsPlan(s_.r, sum_samples()).scratch_bytes();
   }
 
   template <class T>
@@ -389,7 +391,7 @@ class KokkosGroupNorm : public GroupNorm {
       launch("keelson::group_norm::statistics", s_.runs(),
              GroupStatistics{sums, second, 1, s_.groups, s_.groups, s_.inverse_count, mean, variance});
     } else {
-      channel_sums<T>("keelson::group_norm::sums", s_.r, x, x, SquareSums<T>{x, s_.r}, sums,
+      channel_sums<T>("keelson::group_norm::sums", s_.r, x, x, ValueSums<T>{x, nullptr, s_.r}, sums,
                       sums + 2 * s_.samples * s_.channels, s_.samples);
       launch("keelson::group_norm::statistics", s_.runs(),
              GroupStatistics{sums, sums + s_.channels, s_.each, s_.groups, 2 * s_.channels, s_.inverse_count, mean,
@@ -406,15 +408,20 @@ class KokkosGroupNorm : public GroupNorm {
     float* first = args.diff_sums.template data<float>();
     float* second = first + s_.runs();
     auto* sums = static_cast<double*>(args.scratch.raw());
-    channel_sums<T>("keelson::group_norm::gradient_sums", s_.r, x, g, GroupGradientSums<T>{x, g, mean, variance, s_},
-                    sums, sums + 2 * sum_samples() * s_.channels, sum_samples());
-    launch("keelson::group_norm::gradients", s_.channels,
-           AddSampleSums{sums, sum_samples(), s_.channels, args.diff_scale.template data<float>(),
-                         args.diff_shift.template data<float>()});
+    const auto sums_of_channels = [&](const auto& term) {
+      channel_sums<T>("keelson::group_norm::gradient_sums", s_.r, x, g, term, sums,
+                      sums + 2 * sum_samples() * s_.channels, sum_samples());
+      launch("keelson::group_norm::gradients", s_.channels,
+             AddSampleSums{sums, sum_samples(), s_.channels, args.diff_scale.template data<float>(),
+                           args.diff_shift.template data<float>()});
+    };
+    if constexpr (runs_on_host)
+      if (s_.is_rows()) {
+        auto* inverse = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch.raw()) + channel_sums_bytes());
+        return sums_of_channels(RunGradientSums<T>{x, g, mean, variance, scale, first, second, inverse, s_});
+      }
+    sums_of_channels(GroupGradientSums<T>{x, g, mean, variance, s_});
     constexpr const char* label = "keelson::group_norm::means";
-    if (whole_runs())
-      return for_each_block(label, s_.runs(), RunMeans<T>{x, g, mean, variance, scale, first, second, s_},
-                            s_.runs_each());
     if (!s_.is_rows())
       return launch(label, s_.runs(),
                     GroupMeans{sums, scale, s_.each, s_.groups, s_.channels, s_.inverse_count, first, second});

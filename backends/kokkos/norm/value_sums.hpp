@@ -1,0 +1,34 @@
+#pragma once
+
+#include "backends/kokkos/norm/channel_rows.hpp"
+
+namespace keelson::kokkos {
+
+/// Sums of w x and of w x^2 of each channel, where w is the weight of a sample.
+template <class T>
+struct ValueSums {
+  const T* src;
+  const float* weight;  ///< of each sample; null: all are 1
+  ChannelRows r;
+
+  template <int N>
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
+                           double (&second)[N]) const {
+    for_rows(begin, end, step, [&](auto count, Index row) {
+      constexpr int K = decltype(count)::value;
+      float x[K][N];
+      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k) {
+        const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[r.by_weight.quotient(row + k * step)]);
+        if (w == 0) continue;
+        for (int l = 0; l < N; ++l) {
+          const double value = static_cast<double>(x[k][l]), weighted = w * value;
+          first[l] += weighted;
+          second[l] += weighted * value;
+        }
+      }
+    });
+  }
+};
+
+}  // namespace keelson::kokkos
