@@ -108,6 +108,10 @@ INSTANTIATE_TEST_SUITE_P(
                                                          {"wide", "several vectors", 1, 18, 1, 40},
                                                          {"long", "many tiles", 1, 300, 2, 20, true},
                                                          {"widest", "", 1, 3, 1, 256},
+                                                         {"heads", "a head's gradients together", 4, 9, 8, 5},
+                                                         {"long_heads", "", 4, 70, 8, 20},
+                                                         {"causal_heads", "", 4, 70, 8, 3, true},
+                                                         {"bf16_heads", "", 16, 5, 2, 8, true, DType::bf16},
                                                          {"bf16", "", 1, 9, 2, 8, true, DType::bf16},
                                                          {"f16", "", 1, 9, 2, 8, false, DType::f16}})),
     CaseName{});

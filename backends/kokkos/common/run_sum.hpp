@@ -4,6 +4,15 @@
 
 namespace keelson::kokkos {
 
+/// sum[0] = the sum of 2 * `half` numbers. A loop over `half` would keep the numbers in memory.
+template <int half>
+KOKKOS_FORCEINLINE_FUNCTION void fold(float* sum) {
+  if constexpr (half > 0) {
+    for (int l = 0; l < half; ++l) sum[l] += sum[l + half];
+    fold<half / 2>(sum);
+  }
+}
+
 /// term(0) + ... + term(count - 1) in one work item: in f32 lanes, which the compiler vectorises, and in f64 from block
 /// to block.
 template <class Term>
@@ -21,8 +30,7 @@ KOKKOS_FORCEINLINE_FUNCTION float run_sum(Index count, const Term& term) {
     }
     float rest = 0;
     for (; i < end; ++i) rest += term(i);
-    for (int half = lanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) sum[l] += sum[l + half];
+    fold<lanes / 2>(sum);
     total += static_cast<double>(sum[0] + rest);
   }
   return static_cast<float>(total);
