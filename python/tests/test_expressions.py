@@ -70,7 +70,7 @@ def test_the_pinball_loss_finds_a_quantile(context):
     prediction = layers.dense(layers.dense(x, 32, activation="relu"), 1)
     graph.output("prediction", prediction)
     error = y - prediction
-    layers.mean_loss(0.9 * layers.relu(error) + 0.1 * layers.relu(-error))  # nine of ten targets lie below the prediction
+    layers.mean_loss(0.9 * layers.relu(error) + 0.1 * layers.relu(-error))  # nine of ten targets lie below
     parameters = keelson.Parameters(graph, context, seed=1)
     random = numpy.random.default_rng(6)
     x = random.normal(size=(1024, 8)).astype(numpy.float32)
