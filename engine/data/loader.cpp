@@ -96,6 +96,7 @@ struct Loader::Impl {
   void make_stages();
   void prepare(std::int64_t step);
   void set_weights(PrefetchBuffer& buffer, std::int64_t first);
+  void fill_places_without_sample(PrefetchBuffer& buffer) const;
   std::int64_t sample_at(std::int64_t position) const {
     if (chosen) return chosen->order[static_cast<std::size_t>(position)];
     return order ? (*order)[position] : position;
@@ -261,10 +262,8 @@ void Loader::Impl::prepare(std::int64_t step) {
   std::ranges::copy(samples, buffer.indices.begin());
   set_weights(buffer, first);
   std::ranges::fill(buffer.parameters, std::byte{0});
-  for (std::size_t f = 0; f < sample_bytes.size(); ++f) {
-    const std::int64_t used = b.count * sample_bytes[f], all = options.batch * sample_bytes[f];
-    std::memset(buffer.field(f) + used, 0, static_cast<std::size_t>(all - used));
-  }
+  for (std::size_t f = 0; f < sample_bytes.size() && b.count == 0; ++f)
+    std::memset(buffer.field(f), 0, static_cast<std::size_t>(options.batch * sample_bytes[f]));
   buffer.unread = buffer.open = b.count;
   buffer.awaited = buffer.unsent = 0;
   buffer.error = nullptr;
@@ -281,6 +280,17 @@ void Loader::Impl::prepare(std::int64_t step) {
       stages->add({SampleJob::Kind::own, number, i});
     }
   }
+}
+
+/// Gives the places without a sample the first sample of the batch: zeros could make a layer's result infinite, whose
+/// product with the gradient 0 is NaN.
+void Loader::Impl::fill_places_without_sample(PrefetchBuffer& buffer) const {
+  const auto repeat = [&](auto* data, std::int64_t size) {
+    const std::int64_t count = buffer.batch.count;
+    for (std::int64_t i = count; count > 0 && i < options.batch; ++i) std::copy_n(data, size, data + i * size);
+  };
+  for (std::size_t f = 0; f < sample_bytes.size(); ++f) repeat(buffer.field(f), sample_bytes[f]);
+  if (encoding) repeat(buffer.parameters.data(), encoding->parameter_bytes());
 }
 
 SampleRequest Loader::Impl::request_of(const SampleJob& job) {
@@ -478,6 +488,7 @@ const Batch* Loader::next() {
   d.wait_for(buffer, lock);
   d.stages->count_batch(d.waits, d.held < std::ssize(d.buffers));
   if (buffer.error) std::rethrow_exception(buffer.error);  // throws again in each call, until another epoch is started
+  d.fill_places_without_sample(buffer);
   d.caller_holds = true;
   return &buffer.batch;
 }

@@ -79,9 +79,11 @@ struct LoaderOptions {
 
 /// One rank's part of a global batch, in host memory.
 struct Batch {
-  std::vector<void*> fields;                ///< `batch` samples each, contiguous; samples beyond `count` are zero
+  /// `batch` samples each, contiguous. Those beyond `count` are copies of the first (zeros if `count` is 0), so that no
+  /// layer makes infinite values of them.
+  std::vector<void*> fields;
   const FieldEncoding* encoding = nullptr;  ///< of the field that `fields` has encoded; null: all fields are decoded
-  /// (batch, FieldEncoding::parameter_bytes) how each sample is decoded, zeros beyond `count`; null: without
+  /// (batch, FieldEncoding::parameter_bytes) how each sample is decoded, beyond `count` as the first; null: without
   /// `encoding`.
   const std::byte* parameters = nullptr;
   /// (batch): 1, LoaderOptions::bag's weight or that of EpochSamples for the first `count`, then 0.

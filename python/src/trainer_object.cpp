@@ -221,8 +221,11 @@ void* TrainerObject::staged(std::size_t f, const HostArray& array, std::int64_t 
     staging_[f] = {::operator new(bytes, std::align_val_t(alignment)),
                    [](void* p) { ::operator delete(p, std::align_val_t(alignment)); }};
   copy_dense(array, -1, channels_last, staging_[f].get());
-  const auto used = static_cast<std::size_t>(field.shape.elements() * count) * size_of(field.dtype);
-  std::memset(static_cast<std::byte*>(staging_[f].get()) + used, 0, bytes - used);
+  const auto sample = bytes / static_cast<std::size_t>(batch_);
+  auto* const first = static_cast<std::byte*>(staging_[f].get());
+  // as the loader fills the places without a sample
+  for (std::int64_t i = count; i < batch_; ++i)
+    std::memcpy(first + static_cast<std::size_t>(i) * sample, first, sample);
   return staging_[f].get();
 }
 

@@ -93,6 +93,19 @@ def test_an_expression_is_computed_in_float32_behind_the_prediction(context):
     assert abs(trainer.run(progress=False)["loss"][0] - 1000.5 ** 2) < 1
 
 
+@pytest.mark.parametrize("formula", [
+    lambda p, y: abs(p - y) / y, lambda p, y: y * layers.log(abs(p)), lambda p, y: abs(p - y) ** 0.5,
+    lambda p, y: (p ** 2) ** 0])
+def test_the_padding_of_a_short_batch_makes_nothing_infinite(context, formula):
+    graph = keelson.Graph("short")
+    x, y = graph.input("x", (2,)), graph.input("y", (1,))
+    layers.mean_loss(formula(layers.dense(x, 1, bias=False, name="head"), y))
+    parameters = keelson.Parameters(graph, context, seed=1)
+    data = {"x": numpy.arange(1, 15, dtype=numpy.float32).reshape(7, 2), "y": numpy.arange(1, 8, dtype=numpy.float32)[:, None]}
+    trainer = keelson.Trainer(parameters, data, epochs=2, batch=batch_of(4))
+    assert numpy.isfinite(trainer.run(progress=False)["loss"]).all() and numpy.isfinite(parameters["head/weights"]).all()
+
+
 def test_gradients_are_those_of_the_formula(alone):
     graph = keelson.Graph("gradients")
     x, y = graph.input("x", (2,)), graph.input("y", (1,))

@@ -74,10 +74,11 @@ std::vector<std::vector<std::int64_t>> epoch_of(const Dataset& data, std::int64_
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(b->fields[0]) % 64, 0u);
       const auto *x = static_cast<const float*>(b->fields[0]), *y = static_cast<const float*>(b->fields[1]);
       for (std::int64_t i = 0; i < batch; ++i) {
-        const bool filled = i < b->count;
-        EXPECT_EQ(b->weight[i], filled ? 1.0f : 0.0f);
-        EXPECT_EQ(y[i], filled ? static_cast<float>(b->indices[i]) : 0.0f);
-        for (int k = 0; k < 54; ++k) EXPECT_EQ(x[i * 54 + k], filled ? Numbers::value(b->indices[i], k) : 0.0f);
+        EXPECT_EQ(b->weight[i], i < b->count ? 1.0f : 0.0f);
+        const bool filled = b->count > 0;  // beyond the samples by the first one
+        const std::int64_t index = b->indices[i < b->count ? i : 0];
+        EXPECT_EQ(y[i], filled ? static_cast<float>(index) : 0.0f);
+        for (int k = 0; k < 54; ++k) EXPECT_EQ(x[i * 54 + k], filled ? Numbers::value(index, k) : 0.0f);
       }
       step.insert(step.end(), b->indices, b->indices + b->count);
       if (rank == ranks - 1) {

@@ -120,9 +120,10 @@ class SampleCacheTest : public MpiTest {
       if (filled) {
         EXPECT_EQ(b.indices[i], share[static_cast<std::size_t>(i)].sample);
       }
-      EXPECT_EQ(y[i], filled ? static_cast<float>(b.indices[i]) : 0.0f);
-      for (std::int64_t k = 0; k < values; ++k)
-        EXPECT_EQ(x[i * values + k], filled ? Numbers::value(b.indices[i], k) : 0.0f);
+      if (b.count == 0) continue;
+      const std::int64_t index = b.indices[filled ? i : 0];  // beyond the samples lies the first one
+      EXPECT_EQ(y[i], static_cast<float>(index));
+      for (std::int64_t k = 0; k < values; ++k) EXPECT_EQ(x[i * values + k], Numbers::value(index, k));
     }
   }
 
