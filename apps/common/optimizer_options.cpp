@@ -157,8 +157,8 @@ void declare(OptimizerOptions& o, Subcommand& v) {
   v.flag("--nesterov", o.nesterov, "Nesterov's momentum, for sgd").stored();
   v.option(
        "--weight-decay", o.weight_decay,
-       "L2 for sgd, adam and lars, decoupled for adamw and lamb; of all parameters, with lars and lamb not of biases "
-       "and other vectors")
+       "L2 for sgd, adam and lars, decoupled for the others; of all parameters, with lars and lamb not of biases and "
+       "other vectors")
       .non_negative()
       .stored();
   v.option("--larc", o.larc, "Layer-wise adaptive rates, for sgd, adam and adamw")

@@ -118,7 +118,7 @@ void check(const RunOptions& o) {
     refuse("--uncertainty is for --net mlperf; the network of {} predicts many times for each sample", o.net);
   if (o.l2 > 0 && o.net != "mlperf")
     refuse("--l2 is about the dense layers of the mlperf network; for {} give --weight-decay", o.net);
-  if (o.l2 > 0 && (o.optimizer == "adamw" || o.optimizer == "lamb"))
+  if (o.l2 > 0 && app::make_optimizer(o)->decoupled_weight_decay())
     refuse("--l2 is an L2 term in the gradient, which {} replaces by --weight-decay", o.optimizer);
 }
 

@@ -50,7 +50,7 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
 };
 
 /// The kind of the update.
-enum class UpdateKind : std::uint8_t { sgd, adam, lars };
+enum class UpdateKind : std::uint8_t { sgd, adam, lars, lion };
 /// "sgd", ...
 inline std::string_view to_string(UpdateKind k) {
   switch (k) {
@@ -60,6 +60,8 @@ inline std::string_view to_string(UpdateKind k) {
       return "adam";
     case UpdateKind::lars:
       return "lars";
+    case UpdateKind::lion:
+      return "lion";
   }
   fail("an update of kind {}, expected one that UpdateKind has", static_cast<int>(k));
 }
@@ -74,9 +76,11 @@ struct UpdateParams {
   float decoupled_decay = 0;  ///< AdamW (Loshchilov & Hutter 2019): w -= lr * decoupled_decay * w before the step
   float momentum = 0;         ///< sgd and lars: v = momentum v + g
   bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
-  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;  ///< Adam (Kingma & Ba 2015), bias-corrected
-  float lr_multiplier = 1;                              ///< factor of the parameter's group
-  float clip_norm = 0;  ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
+  /// Adam (Kingma & Ba 2015), bias-corrected. Lion (Chen et al. 2023, arXiv 2302.06675) has no epsilon:
+  /// w -= lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g, without bias correction; sign(0) = 0.
+  float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;
+  float lr_multiplier = 1;  ///< factor of the parameter's group
+  float clip_norm = 0;      ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
   /// LARC (You, Gitman, Ginsburg 2017): local rate r = eta |w| / |g|, or `larc_floor` if a norm is 0 (CosmoFlow:
   /// 1/16000). scale: g *= r. clip: g *= min(r / clip_reference, 1), where clip_reference is the learning rate if
   /// larc_relative, else 1 (CosmoFlow's paper code: not relative).
@@ -100,6 +104,8 @@ inline int moment_count(const UpdateParams& p) {
       return p.momentum != 0 ? 1 : 0;
     case UpdateKind::adam:
       return 2;
+    case UpdateKind::lion:
+      return 1;
   }
   fail("an update of kind {}, expected one that UpdateKind has", static_cast<int>(p.kind));
 }
@@ -118,7 +124,7 @@ struct UpdateDesc {
 };
 
 /// Updates one parameter; does nothing if LossScale::skip is set. Order: gradients and norms times LossScale::unscale,
-/// global clip, weight decay, LARC, momentum or Adam, decoupled decay and step with StepParams::learning_rate *
+/// global clip, weight decay, LARC, momentum, Adam or Lion, decoupled decay and step with StepParams::learning_rate *
 /// lr_multiplier; Adam's bias correction uses t = StepParams::step + 1.
 class Update : public DescribedPrimitive<UpdateDesc> {
  public:
@@ -135,7 +141,8 @@ class Update : public DescribedPrimitive<UpdateDesc> {
     OptionalInOut<K, Role::moment2, &UpdateDesc::param> moment2;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
-  /// Moments: moment_count() of them; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam.
+  /// Moments: moment_count() of them; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam; moment1 = m for
+  /// lion.
   /// `global_norm`: f64, any number of sums of squares, whose sum is that of all gradients; absent unless clip_norm is
   /// set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent unless larc
   /// is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row numbers, each once, or -1; absent for a dense

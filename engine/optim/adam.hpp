@@ -32,6 +32,7 @@ struct AdamW : Adam {
   static constexpr const char* name = "AdamW";  ///< see Optimizers
   static constexpr const char* summary = "Adam with decoupled weight decay: w -= lr * weight_decay * w.";  ///< the same
 
+  bool decoupled_weight_decay() const override { return true; }
   /// As Adam's update_for(), with decoupled weight decay.
   ops::UpdateParams update_for(const std::string& parameter, const Shape& shape = {}) const override;
   std::string to_string() const override { return describe("adamw"); }

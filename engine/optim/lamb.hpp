@@ -37,6 +37,7 @@ struct Lamb : Optimizer {
 
   /// The settings for the parameter of this name and shape, with those of its group.
   ops::LambParams params_for(const std::string& parameter, const Shape& shape) const;
+  bool decoupled_weight_decay() const override { return !l2; }
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   void append_updates(UpdateBuilder& builder) const override;
   std::string to_string() const override;

@@ -42,6 +42,9 @@ struct Optimizer : UpdateRule {
   /// optimizer.
   std::vector<OptimizerSetting> settings();
 
+  /// Whether weight decay is not part of the gradient: w -= lr * weight_decay * w, as in AdamW.
+  virtual bool decoupled_weight_decay() const { return false; }
+
   /// One line for logs, checkpoints and the comparison of ranks: the name first, then all settings that are in use.
   virtual std::string to_string() const = 0;
 

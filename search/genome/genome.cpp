@@ -140,7 +140,7 @@ Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
              {"activation", activations, false},
              {"batch_norm", {"no", "yes"}, false},
              {"dropout", dropouts, true}};
-  s.training = {{"optimizer", {"sgd", "adam", "adamw", "lamb"}, false},
+  s.training = {{"optimizer", {"sgd", "adam", "adamw", "lion", "lamb"}, false},
                 {"rate", texts(1e-4, 0.3162, std::pow(10.0, 0.125)), true},
                 {"momentum", {"0", "0.5", "0.8", "0.9", "0.95", "0.99"}, true},
                 {"weight_decay", {"0", "1e-06", "1e-05", "0.0001", "0.001", "0.01"}, true},

@@ -20,7 +20,7 @@ struct UpdateCase {
 };
 
 std::vector<UpdateCase> update_cases() {
-  const auto sgd = UpdateKind::sgd, adam = UpdateKind::adam, lars = UpdateKind::lars;
+  const auto sgd = UpdateKind::sgd, adam = UpdateKind::adam, lars = UpdateKind::lars, lion = UpdateKind::lion;
   return {
       {"sgd", "w -= lr g", {.kind = sgd}},
       {"sgd_decay", "L2", {.kind = sgd, .weight_decay = 0.01f, .lr_multiplier = 2}},
@@ -32,6 +32,10 @@ std::vector<UpdateCase> update_cases() {
        "epsilon outside the root",
        {.kind = adam, .beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 0.1f}},
       {"adamw", "decoupled decay", {.kind = adam, .decoupled_decay = 0.1f, .lr_multiplier = 0.5f}},
+      {"lion", "", {.kind = lion, .beta2 = 0.99f}},
+      {"lion_decay", "decoupled decay", {.kind = lion, .decoupled_decay = 0.1f, .beta1 = 0.95f, .beta2 = 0.98f}},
+      {"lion_no_gradient", "the sign of 0 is 0", {.kind = lion}, 0},
+      {"scaled_lion", "", {.kind = lion, .clip_norm = 0.5f}, 1024, 1, 1024},
       {"clipped", "the global norm is too large", {.kind = sgd, .momentum = 0.9f, .clip_norm = 0.5f}},
       {"not_clipped", "the global norm is small", {.kind = sgd, .momentum = 0.9f, .clip_norm = 1e6f}},
       {"clipped_adam", "no gradient at all", {.kind = adam, .clip_norm = 1}, 0},

@@ -84,6 +84,12 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
         w[i] -= lr * m / (std::sqrt(v) + p.epsilon);
         break;
       }
+      case ops::UpdateKind::lion: {
+        const double m = s.moment1[i], direction = p.beta1 * m + (1 - static_cast<double>(p.beta1)) * g;
+        s.moment1[i] = p.beta2 * m + (1 - static_cast<double>(p.beta2)) * g;
+        w[i] -= std::isnan(direction) ? direction : lr * static_cast<double>((direction > 0) - (direction < 0));
+        break;
+      }
       case ops::UpdateKind::lars:
         fail("lars has a step of its own above");
     }

@@ -111,12 +111,29 @@ struct Step {
     }
   }
 
+  KOKKOS_FUNCTION void lion(const Coefficients c, Index begin, Index end, Index apart) const {
+    const Index by = next_element(apart);
+    const float beta1 = p.beta1, beta2 = p.beta2;
+    const float* g_in = diff;
+    float *w = param, *m1 = moment1;
+    KEELSON_INDEPENDENT_ITERATIONS
+    for (Index i = begin; i < end; i += by) {
+      const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
+      const float m = m1[i], direction = beta1 * m + (1 - beta1) * g;
+      const float step = direction > 0 ? c.rate : direction < 0 ? -c.rate : direction;  // a NaN stays
+      m1[i] = beta2 * m + (1 - beta2) * g;
+      w[i] = w[i] * c.keep - step;
+    }
+  }
+
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     if (skips(loss_scale)) return;
     const Coefficients c = coefficients();
     switch (p.kind) {
       case UpdateKind::adam:
         return adam(c, begin, end, apart);
+      case UpdateKind::lion:
+        return lion(c, begin, end, apart);
       case UpdateKind::sgd:
       case UpdateKind::lars:
         return moment1 ? momentum(c, begin, end, apart) : sgd(c, begin, end, apart);
