@@ -50,7 +50,7 @@ class CheckGradients : public DescribedPrimitive<CheckGradientsDesc> {
 };
 
 /// The kind of the update.
-enum class UpdateKind : std::uint8_t { sgd, adam, lars, lion };
+enum class UpdateKind : std::uint8_t { sgd, adam, lars, lion, schedule_free };
 /// "sgd", ...
 inline std::string_view to_string(UpdateKind k) {
   switch (k) {
@@ -62,6 +62,8 @@ inline std::string_view to_string(UpdateKind k) {
       return "lars";
     case UpdateKind::lion:
       return "lion";
+    case UpdateKind::schedule_free:
+      return "schedule_free";
   }
   fail("an update of kind {}, expected one that UpdateKind has", static_cast<int>(k));
 }
@@ -78,6 +80,11 @@ struct UpdateParams {
   bool nesterov = false;      ///< sgd: step with g + momentum v instead of v
   /// Adam (Kingma & Ba 2015), bias-corrected. Lion (Chen et al. 2023, arXiv 2302.06675) has no epsilon:
   /// w -= lr sign(beta1 m + (1 - beta1) g), then m = beta2 m + (1 - beta2) g, without bias correction; sign(0) = 0.
+  ///
+  /// schedule_free: AdamW without a schedule (Defazio et al. 2024, arXiv 2405.15682, algorithm 1). The parameter w is
+  /// the mean of the points z that the steps reach; gradients are those at the point w + m, m = (1 - beta1) (z - w):
+  /// v = beta2 v + (1 - beta2) g^2, u = g / (sqrt(v / (1 - beta2^t)) + epsilon) + decoupled_decay (w + m),
+  /// q = m - (1 - beta1) lr u, w += c q / (1 - beta1), m = (1 - c) q, with c = StepParams::averaging_weight.
   float beta1 = 0.9f, beta2 = 0.999f, epsilon = 1e-8f;
   float lr_multiplier = 1;  ///< factor of the parameter's group
   float clip_norm = 0;      ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
@@ -103,6 +110,7 @@ inline int moment_count(const UpdateParams& p) {
     case UpdateKind::lars:
       return p.momentum != 0 ? 1 : 0;
     case UpdateKind::adam:
+    case UpdateKind::schedule_free:
       return 2;
     case UpdateKind::lion:
       return 1;
@@ -141,8 +149,8 @@ class Update : public DescribedPrimitive<UpdateDesc> {
     OptionalInOut<K, Role::moment2, &UpdateDesc::param> moment2;
     OptionalIn<K, Role::loss_scale, undescribed> loss_scale;
   };
-  /// Moments: moment_count() of them; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam; moment1 = m for
-  /// lion.
+  /// Moments: moment_count() of them; moment1 = v for sgd and lars; moment1 = m, moment2 = v for adam and
+  /// schedule_free; moment1 = m for lion.
   /// `global_norm`: f64, any number of sums of squares, whose sum is that of all gradients; absent unless clip_norm is
   /// set. `norms`: two f64, sums of squares of this parameter and of this gradient before clipping; absent unless larc
   /// is set; optional for lars. `rows`: (UpdateDesc::rows) s32 row numbers, each once, or -1; absent for a dense

@@ -86,6 +86,11 @@ void require_shards(const PlanOptions& options) {
     refuse("shards of the optimizer (--shard-optimizer) are exchanged in fp32: leave --wire bf16 or fp16 out");
   if (options.lag)
     refuse("shards of the optimizer (--shard-optimizer) need gradients of the same step: leave --sync lag out");
+  if (options.optimizer->reads_ahead())
+    refuse(
+        "shards of the optimizer (--shard-optimizer): layers read the state of this optimizer, which then lies on "
+        "other "
+        "ranks. Leave --shard-optimizer out, or take another optimizer, e.g. adamw");
   if (options.exchange.reproducible && options.exchange.shards == OptimizerShards::gradients)
     refuse(
         "reproducible sums (--reproducible) add up whole gradients of samples computed one by one, but each rank "
@@ -158,6 +163,8 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();
   build.grid = options.grid;
   build.lag = options.lag && options.optimizer;
+  if (options.training && options.optimizer && options.optimizer->reads_ahead())
+    build.ahead = options.optimizer->state_names().front();
   build.order = options.exchange.reproducible ? SumOrder::tree : SumOrder::any;
   build.accumulates = options.micro_batches() > 1 || build.ranks(Distribution::Axis::stage) > 1;
   if (options.training && options.optimizer && build.ranks(Distribution::batch) > 1)

@@ -64,7 +64,7 @@ void require_memory_for_parameters(const Graph& graph, Context& context, const U
     for (const auto d : p.shape) elements *= static_cast<double>(d);
     count += elements;
   }
-  const auto arrays = 2 + optimizer.state_names().size();
+  const auto arrays = 2 + optimizer.state_names().size() + (optimizer.reads_ahead() ? 1 : 0);
   const double needed = count * static_cast<double>(arrays * sizeof(float));
   const auto memory = context.device().memory();
   const auto available = static_cast<double>(memory.available);

@@ -93,12 +93,35 @@ BufferId parameter_buffer(CompileState& build, const Parameter& p) {
 
 }  // namespace
 
+BufferId moment_buffer(CompileState& build, const std::string& parameter, const TensorDesc& desc,
+                       const std::string& name, std::size_t number) {
+  auto [entry, fresh] = build.moment_buffers.try_emplace({parameter, number}, no_buffer);
+  if (!fresh) return entry->second;
+  entry->second = build.program.add(parameter + "/" + name, desc, Storage::moment);
+  Buffer& buffer = build.program.buffer(entry->second);
+  buffer.parameter = parameter;
+  buffer.moment = number;
+  return entry->second;
+}
+
+BufferId ForwardBuilder::read_parameter(const Parameter& p) {
+  const BufferId value = parameter_buffer(build_, p);
+  if (build_.ahead.empty() || p.kind != ParameterKind::trained) return value;
+  auto [entry, fresh] = build_.read_parameters.try_emplace(p.name, no_buffer);
+  if (!fresh) return entry->second;
+  const BufferId ahead = moment_buffer(build_, p.name, p.value.desc(), build_.ahead, 0);
+  entry->second = build_.program.add(p.name + "/point", p.value.desc());
+  forward(make(ops::SumDesc::alike(p.value.desc(), 2)), {.srcs = {value, ahead}, .dst = entry->second},
+          "point of " + p.name);
+  return entry->second;
+}
+
 BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& layout, DType type) {
   Parameter& p = parameter(name);
   // A copy in another dtype is made element by element, in the same layout. Backends' own layouts depend on the dtype.
   const bool own = layout.is_strided() || (layout.is_opaque() && type == DType::f32);
   if (!p.value) build_.parameters.materialise(p, own ? layout : Layout::plain(p.held_shape()));
-  return converted(parameter_buffer(build_, p), layout, type);
+  return converted(read_parameter(p), layout, type);
 }
 
 BufferId ForwardBuilder::next_state(int i) {
@@ -153,7 +176,10 @@ BufferId BackwardBuilder::new_diff_src(int i, const Layout& layout, DType type) 
 }
 
 BufferId BackwardBuilder::parameter_in(const std::string& name, const Layout& layout, DType type) {
-  return converted(build_.parameter_buffers.at(node().parameter(name)), layout, type);
+  const auto read = build_.read_parameters.find(node().parameter(name));
+  const BufferId value =
+      read != build_.read_parameters.end() ? read->second : build_.parameter_buffers.at(node().parameter(name));
+  return converted(value, layout, type);
 }
 
 BufferId BackwardBuilder::gradient_so_far(const std::string& parameter) const {

@@ -39,7 +39,8 @@ struct CompileState {
   const ProcessGrid* grid = nullptr;      ///< null: this rank alone
   bool sparse_allowed = false;            ///< the optimizer can take gradients by rows
   bool lag = false;                       ///< as in PlanOptions
-  SumOrder order = SumOrder::any;         ///< of losses and gradients over ranks
+  std::string ahead;  ///< name of the optimizer's first state, if layers read parameters plus that; empty: they do not
+  SumOrder order = SumOrder::any;  ///< of losses and gradients over ranks
   bool accumulates = false;  ///< the step has several micro-batches, and the sums over ranks begin behind the last one
   /// As in ExchangeOptions; none on a rank that shares the batch with nobody, and without an optimizer.
   OptimizerShards shards = OptimizerShards::none;
@@ -64,6 +65,9 @@ struct CompileState {
   BufferId sample_loss = no_buffer;                   ///< (batch) f32; none without PlanOptions::sample_losses
   std::map<std::string, BufferId> inputs;             ///< by name, with the states and "weight"
   std::map<std::string, BufferId> parameter_buffers;  ///< by the parameter's name; only those that calls have asked for
+  /// What layers read of each of these: the parameter, or its sum with the first state (UpdateRule::reads_ahead).
+  std::map<std::string, BufferId> read_parameters;
+  std::map<std::pair<std::string, std::size_t>, BufferId> moment_buffers;  ///< by parameter and number (moment_buffer)
   /// Whole gradients by the parameter's name, in the order in which backward makes them and in the parameter's layout.
   /// Class Gradients places them in buckets afterwards.
   std::vector<std::pair<std::string, BufferId>> gradients;
@@ -75,6 +79,10 @@ struct CompileState {
   /// Per buffer: its copies in other layouts and dtypes, which later calls use again.
   std::map<BufferId, std::vector<BufferId>> reordered;
 };
+
+/// The buffer of a parameter's moment of this number, made at the first call.
+BufferId moment_buffer(CompileState& build, const std::string& parameter, const TensorDesc& desc,
+                       const std::string& name, std::size_t number);
 
 /// Makes primitives and appends calls for one node. The part that the forward and the backward pass have in common.
 class NodeBuilder {
@@ -246,6 +254,8 @@ class ForwardBuilder : public NodeBuilder {
   /// The parameter in this layout and dtype. A parameter without memory gets memory here: in this layout, or plain if
   /// copies of another dtype could not be made from this layout.
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
+  /// What layers read of a parameter with memory: CompileState::read_parameters.
+  BufferId read_parameter(const Parameter& p);
 
   /// Makes a new buffer the result of the node.
   BufferId new_dst(const Layout& layout, DType type = DType::f32);

@@ -166,11 +166,7 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
 
 BufferId UpdateBuilder::new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
                                    std::size_t number) {
-  const BufferId id = build_.program.add(parameter + "/" + name, desc, Storage::moment);
-  Buffer& buffer = build_.program.buffer(id);
-  buffer.parameter = parameter;
-  buffer.moment = number;
-  return id;
+  return moment_buffer(build_, parameter, desc, name, number);
 }
 
 BufferId UpdateBuilder::new_buffer(const UpdatedParameter& p, const std::string& name) {

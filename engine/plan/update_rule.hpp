@@ -44,6 +44,10 @@ struct UpdateRule {
   /// are whole.
   virtual bool moves_only_rows_with_gradient() const { return false; }
 
+  /// Whether layers read a parameter plus its first state in training, so that gradients are those at this point.
+  /// Evaluation, checkpoints and exports have the parameter itself.
+  virtual bool reads_ahead() const { return false; }
+
   /// Appends the calls of one step. The calls run when the gradients are summed over all ranks and, if the plan checks
   /// gradients, checked.
   virtual void append_updates(UpdateBuilder& builder) const = 0;

@@ -232,6 +232,7 @@ PendingStep Trainer::compute(const Batch& batch, Stopwatch& watch) {
   params.step = static_cast<std::uint64_t>(state_.step);
   last_rate_ = learning_rate() * (pruning_.enabled() ? pruning_.rate_factor() : 1);
   params.learning_rate = static_cast<float>(last_rate_);
+  params.averaging_weight = static_cast<float>(averaging_weight(state_, last_rate_));
   if (pruning_.enabled()) now.samples.assign(batch.indices, batch.indices + batch.count);
   if (ranks_.waits()) return now;
   session_.compute_gradients(batch, params, state_.step_in_epoch == 0, watch, seconds);
@@ -255,6 +256,7 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   now.record.step = state_.step;
   now.record.epoch = position(state_);
   now.record.learning_rate = last_rate_;
+  if (options_.optimizer->reads_ahead()) count_rate(state_, last_rate_);
   if (!runs_ahead() && !apart) {
     std::vector<float> of_samples;
     if (pruning_.enabled() && !ranks_.waits()) of_samples = session_.executor().sample_losses();

@@ -199,7 +199,8 @@ def test_the_optimizers_and_schedules(context):
     assert rates.at(0) == 0 and abs(rates.at(2) - 0.01) < 1e-9
     assert optim.Schedule(1, "steps", steps=[(2, 0.5)]).at(3) == 0.5
     for optimizer in (optim.SGD(momentum=0.9, nesterov=True), optim.Adam(larc="clip"), optim.AdamW(weight_decay=0.1),
-                      optim.Lion(weight_decay=0.1), optim.LARS(), optim.LAMB(adapt_vectors=True),
+                      optim.Lion(weight_decay=0.1),
+                      optim.AdamWScheduleFree(weight_decay=0.1), optim.LARS(), optim.LAMB(adapt_vectors=True),
                       optim.SGD(groups=[optim.ParameterGroup(["*bias"], lr_multiplier=2)])):
         _, trainer = make(context, optimizer=optimizer, learning_rate=rates, epochs=1)
         assert numpy.isfinite([step.loss for step in trainer]).all(), optimizer

@@ -314,6 +314,8 @@ TEST(Shards, RefuseWhatTheyCannotDo) {
   using enum OptimizerShards;
   refused([](PlanOptions& o) { o.exchange.wire = Wire::bf16; }, moments, "--wire");
   refused([](PlanOptions& o) { o.lag = true; }, moments, "--sync lag");
+  const AdamWScheduleFree schedule_free;
+  refused([&](PlanOptions& o) { o.optimizer = &schedule_free; }, moments, "another optimizer, e.g. adamw");
   if ((world().size() & (world().size() - 1)) != 0) return;  // no reproducible sums
   refused([](PlanOptions& o) { o.exchange.reproducible = true; }, gradients, "--shard-optimizer moments");
   sgd.clip_norm = 1;

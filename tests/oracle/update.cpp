@@ -65,7 +65,7 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
   const double t = static_cast<double>(now.step) + 1;
   for (std::int64_t i = 0; i < w.elements(); ++i) {
     const double g = diff[i];
-    w[i] -= lr * p.decoupled_decay * w[i];
+    if (p.kind != ops::UpdateKind::schedule_free) w[i] -= lr * p.decoupled_decay * w[i];
     switch (p.kind) {
       case ops::UpdateKind::sgd: {
         double step = g;
@@ -88,6 +88,16 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
         const double m = s.moment1[i], direction = p.beta1 * m + (1 - static_cast<double>(p.beta1)) * g;
         s.moment1[i] = p.beta2 * m + (1 - static_cast<double>(p.beta2)) * g;
         w[i] -= std::isnan(direction) ? direction : lr * static_cast<double>((direction > 0) - (direction < 0));
+        break;
+      }
+      case ops::UpdateKind::schedule_free: {  // z itself is the state of the paper
+        const double b1 = p.beta1, b2 = p.beta2, c = now.averaging_weight > 0 ? now.averaging_weight : 1 / t;
+        const double y = w[i] + s.moment1[i], z = w[i] + s.moment1[i] / (1 - b1);
+        s.moment2[i] = b2 * s.moment2[i] + (1 - b2) * g * g;
+        const double u = g / (std::sqrt(s.moment2[i] / (1 - std::pow(b2, t))) + p.epsilon) + p.decoupled_decay * y;
+        const double next_z = z - lr * u;
+        s.moment1[i] = (1 - b1) * (1 - c) * (next_z - w[i]);  // (1 - b1) next_z + b1 w - w, with the new w
+        w[i] = (1 - c) * w[i] + c * next_z;
         break;
       }
       case ops::UpdateKind::lars:

@@ -175,6 +175,34 @@ TEST_P(OptimizersTest, LambMovesByTheLearningRateTimesTheNorm) {
   EXPECT_NEAR(std::sqrt(oracle::sum_squares(moved) / oracle::sum_squares(before)), 0.01, 1e-6);
 }
 
+/// Layers read the parameter plus its first state in training; plans for evaluation read the parameter.
+TEST_P(OptimizersTest, ScheduleFreeReadsAheadInTrainingAlone) {
+  const Graph g = small();
+  AdamWScheduleFree optimizer;
+  Parameters parameters(g, ctx(), 1);
+  Executor training(g, parameters, {.batch = 2, .optimizer = &optimizer});
+  const Plan plan(g, parameters, {.batch = 2, .training = false});
+  Executor evaluation(plan, parameters);
+  const auto loss_of = [&](Executor& e) {
+    set_input(ctx(), e, "x", oracle::random_uniform({2, 3, 6, 6}, "x"));
+    set_input(ctx(), e, "y", oracle::random_uniform({2, 2}, "y", 3, 5));
+    e.forward({.step = 1, .inverse_samples = 0.5f, .learning_rate = 0.1f});
+    if (&e == &training) e.backward();
+    return e.loss();
+  };
+  EXPECT_NEAR(loss_of(training), loss_of(evaluation), 1e-5) << "the states are zero at first";
+  training.update();
+  const double ahead = loss_of(training), mean = loss_of(evaluation);
+  EXPECT_GT(std::abs(ahead - mean), 1e-3 * mean);
+  for (Parameter& p : parameters.all()) {
+    std::vector<float> point = parameters.get(p);
+    const std::vector<float> state = parameters.get(p, 0);
+    for (std::size_t i = 0; i < point.size(); ++i) point[i] += state[i];
+    parameters.set(p, point);
+  }
+  EXPECT_NEAR(loss_of(evaluation), ahead, 1e-5 * ahead);
+}
+
 /// Each optimizer's calls; the norm of all gradients is summed once, however many parts want it.
 TEST_P(OptimizersTest, AppendTheirOwnCalls) {
   const Graph g = small();

@@ -20,6 +20,7 @@ struct Coefficients {
   float rate;                ///< factor of the step: the learning rate, or 1 if the momentum contains the learning rate
   float keep;                ///< first, w is multiplied by this (decoupled decay)
   float correct1, correct2;  ///< Adam: 1 / (1 - beta^t)
+  float averaging;           ///< schedule-free: weight of this step's point in the mean
 };
 
 struct Step {
@@ -61,7 +62,10 @@ struct Step {
     c.local = static_cast<float>(rate_in_momentum ? rate * local : local);
     c.rate = static_cast<float>(rate_in_momentum ? 1.0 : rate);
     c.keep = static_cast<float>(1 - rate * p.decoupled_decay);
-    if (p.kind == UpdateKind::adam) {
+    c.averaging = step_params->averaging_weight > 0
+                      ? step_params->averaging_weight
+                      : static_cast<float>(1 / (static_cast<double>(step_params->step) + 1));
+    if (p.kind == UpdateKind::adam || p.kind == UpdateKind::schedule_free) {
       c.correct1 = bias_correction(p.beta1, step_params->step);
       c.correct2 = bias_correction(p.beta2, step_params->step);
     }
@@ -126,6 +130,24 @@ struct Step {
     }
   }
 
+  KOKKOS_FUNCTION void schedule_free(const Coefficients c, Index begin, Index end, Index apart) const {
+    const Index by = next_element(apart);
+    const float beta2 = p.beta2, epsilon = p.epsilon, decay = p.decoupled_decay;
+    const float to_point = c.rate * (1 - p.beta1), to_mean = c.averaging / (1 - p.beta1);
+    const float* g_in = diff;
+    float *w = param, *m1 = moment1, *m2 = moment2;
+    KEELSON_INDEPENDENT_ITERATIONS
+    for (Index i = begin; i < end; i += by) {
+      const float g = (g_in[i] * c.gradient + c.decay * w[i]) * c.local;
+      const float v = beta2 * m2[i] + (1 - beta2) * g * g;
+      const float u = g / (Kokkos::sqrt(v * c.correct2) + epsilon) + decay * (w[i] + m1[i]);
+      const float q = m1[i] - to_point * u;
+      m1[i] = (1 - c.averaging) * q;
+      m2[i] = v;
+      w[i] = w[i] + to_mean * q;
+    }
+  }
+
   KOKKOS_FUNCTION void operator()(Index begin, Index end, Index apart = 1) const {
     if (skips(loss_scale)) return;
     const Coefficients c = coefficients();
@@ -134,6 +156,8 @@ struct Step {
         return adam(c, begin, end, apart);
       case UpdateKind::lion:
         return lion(c, begin, end, apart);
+      case UpdateKind::schedule_free:
+        return schedule_free(c, begin, end, apart);
       case UpdateKind::sgd:
       case UpdateKind::lars:
         return moment1 ? momentum(c, begin, end, apart) : sgd(c, begin, end, apart);

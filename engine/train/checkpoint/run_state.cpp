@@ -31,6 +31,21 @@ double rate_factor(const RunState& s) {
   return found == s.observed.end() || found->second.empty() ? 1 : found->second[0];
 }
 
+namespace {
+
+double rate_squares(const RunState& s) {
+  const auto found = s.observed.find(rate_squares_entry);
+  return found == s.observed.end() || found->second.empty() ? 0 : found->second[0];
+}
+
+}  // namespace
+
+double averaging_weight(const RunState& s, double rate) {
+  return rate > 0 ? rate * rate / (rate_squares(s) + rate * rate) : 0;
+}
+
+void count_rate(RunState& s, double rate) { s.observed[rate_squares_entry] = {rate_squares(s) + rate * rate}; }
+
 double position(const RunState& s) { return static_cast<double>(s.epoch) + epoch_fraction(s); }
 
 void begin_next_epoch(RunState& s) {

@@ -78,7 +78,7 @@ struct RunState {
 
   /// Values that observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
   /// "target_sum". The checkpoint stores them in attributes of these names. The trainer itself has the entries
-  /// network_changes_entry, step_ms_entry and rate_factor_entry.
+  /// network_changes_entry, step_ms_entry, rate_factor_entry and rate_squares_entry.
   std::map<std::string, std::vector<double>> observed;
 };
 
@@ -93,6 +93,10 @@ inline constexpr const char* step_ms_entry = "step_ms";
 /// The entry of RunState::observed with the factor of the learning rate (Trainer::set_learning_rate); not there: 1.
 inline constexpr const char* rate_factor_entry = "learning_rate_factor";
 
+/// The entry of RunState::observed with the sum of the squared learning rates of all steps so far; there after the
+/// first step with an optimizer that averages over the steps (UpdateRule::reads_ahead).
+inline constexpr const char* rate_squares_entry = "learning_rate_squares";
+
 std::int64_t samples_of_epoch(const RunState& state);  ///< of the epoch under way, of all ranks together
 /// Steps of the epoch under way. In an epoch that more ranks have begun, their steps and those of the ranks that are
 /// left.
@@ -101,6 +105,11 @@ std::int64_t samples_in_epoch(const RunState& state);  ///< of the epoch under w
 /// Finished epochs, with the part of the epoch under way that is done, as schedules count it.
 double position(const RunState& state);
 double rate_factor(const RunState& state);  ///< of the learning rate: rate_factor_entry
+/// ops::StepParams::averaging_weight of a step with this rate: rate^2 / (rate_squares_entry + rate^2). 0 for the rate
+/// 0.
+double averaging_weight(const RunState& state, double rate);
+/// Adds the square of a step's rate to rate_squares_entry.
+void count_rate(RunState& state, double rate);
 /// Counts the epoch under way as finished.
 void begin_next_epoch(RunState& state);
 /// So many ranks take the epoch under way over, with the same batch per rank, or per replica of several ranks. Does

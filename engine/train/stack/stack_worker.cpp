@@ -118,7 +118,9 @@ void StackWorker::train_on(MemberState& m, const BatchBlock& block) {
   for (const Batch& shared : block.batches()) {
     const Batch batch = m.weighted(shared, options_.batch);
     params.step = static_cast<std::uint64_t>(state.step);
-    params.learning_rate = static_cast<float>(m.member.schedule.at(position(state)));
+    const double rate = m.member.schedule.at(position(state));
+    params.learning_rate = static_cast<float>(rate);
+    params.averaging_weight = static_cast<float>(averaging_weight(state, rate));
     params.sample_offset = batch.sample_offset;
     params.inverse_samples = batch.inverse_weight();
     m.training->input.feed(batch);
@@ -131,6 +133,7 @@ void StackWorker::train_on(MemberState& m, const BatchBlock& block) {
       return;
     }
     executor.update();
+    if (m.member.optimizer->reads_ahead()) count_rate(state, rate);
     executor.carry_states();
     m.training->input.finish();
     ++state.step;
