@@ -60,7 +60,7 @@ def main():
         return
     print("[The guide](../../docs/python.md) shows how to use it; `help(keelson.Trainer)` shows the same text as this page.\n")
     for module in MODULES:
-        own = ("_estimators", "_search", "_predictor", "_ensemble", "_onnx", "_progress", "_errors", "_callback")
+        own = ("_estimators", "_search", "_predictor", "_ensemble", "_onnx/network", "_progress", "_errors", "_callback")
         own = (module,) if module else own
         files = [package / f"{name}.py" for name in own]
         files += [package / "_engine" / f"{module or '__init__'}.pyi"]

@@ -12,6 +12,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/schedule_free.hpp"
 #include "engine/optim/sgd.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"

@@ -5,7 +5,7 @@ import re
 
 import numpy
 
-from ._engine import layers
+from .._engine import layers
 
 __all__ = ["Atom", "Refused", "Scores", "Source", "Value", "broadcast", "clean_name", "expanded", "like_each_other", "ordered",
            "per_atom", "repeated", "reshaped_var", "rows_of", "sample_of", "text_of", "weights_of", "with_features"]

@@ -4,10 +4,10 @@ import math
 
 import numpy
 
-from ._engine import layers
-from ._onnx_values import (Atom, Refused, Source, Value, broadcast, clean_name, expanded, rows_of, sample_of,
+from .._engine import layers
+from .values import (Atom, Refused, Source, Value, broadcast, clean_name, expanded, rows_of, sample_of,
                            text_of)
-from ._onnx_windows import axes_of
+from .windows import axes_of
 
 __all__ = ["SHAPES", "gathered"]
 

@@ -4,8 +4,8 @@ import math
 
 import numpy
 
-from ._engine import layers
-from ._onnx_values import Refused, Scores, Value, broadcast, expanded, like_each_other, per_atom, weights_of
+from .._engine import layers
+from .values import Refused, Scores, Value, broadcast, expanded, like_each_other, per_atom, weights_of
 
 __all__ = ["ELEMENTS"]
 

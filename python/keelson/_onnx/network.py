@@ -7,10 +7,9 @@ import re
 
 import numpy
 
-from . import _engine, _errors
-from . import _onnx_ops as ops
-from . import _onnx_patterns as patterns
-from ._onnx_values import Refused, Scores, Value, clean_name, ordered, rows_of, sample_of, text_of
+from .. import _engine, _errors
+from . import ops, patterns
+from .values import Refused, Scores, Value, clean_name, ordered, rows_of, sample_of, text_of
 
 __all__ = ["OnnxNetwork", "from_onnx"]
 

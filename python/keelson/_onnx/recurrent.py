@@ -2,8 +2,8 @@
 
 import numpy
 
-from ._engine import layers
-from ._onnx_values import Refused, Source, Value, rows_of, weights_of
+from .._engine import layers
+from .values import Refused, Source, Value, rows_of, weights_of
 
 __all__ = ["RECURRENT"]
 

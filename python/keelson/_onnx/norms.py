@@ -4,8 +4,8 @@ import math
 
 import numpy
 
-from ._engine import layers
-from ._onnx_values import Refused, Value, rows_of, sample_of, weights_of, with_features
+from .._engine import layers
+from .values import Refused, Value, rows_of, sample_of, weights_of, with_features
 
 __all__ = ["NORMS"]
 

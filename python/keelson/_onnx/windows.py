@@ -4,8 +4,8 @@ import math
 
 import numpy
 
-from ._engine import layers
-from ._onnx_values import Refused, Source, Value, repeated, reshaped_var, sample_of
+from .._engine import layers
+from .values import Refused, Source, Value, repeated, reshaped_var, sample_of
 
 __all__ = ["WINDOWS", "axes_of"]
 

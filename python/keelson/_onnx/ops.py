@@ -4,13 +4,13 @@ import math
 
 import numpy
 
-from ._engine import layers
-from ._onnx_elements import ELEMENTS
-from ._onnx_norms import NORMS
-from ._onnx_recurrent import RECURRENT
-from ._onnx_shapes import SHAPES, gathered
-from ._onnx_values import Refused, Scores, Source, Value, ordered, rows_of, sample_of, text_of, weights_of, with_features
-from ._onnx_windows import WINDOWS
+from .._engine import layers
+from .elements import ELEMENTS
+from .norms import NORMS
+from .recurrent import RECURRENT
+from .shapes import SHAPES, gathered
+from .values import Refused, Scores, Source, Value, ordered, rows_of, sample_of, text_of, weights_of, with_features
+from .windows import WINDOWS
 
 __all__ = ["HANDLERS"]
 
