@@ -127,7 +127,7 @@ void bind_convolutions(nb::module_& m) {
       nb::arg("padding") = "same", nb::arg("dilation") = 1, nb::arg("groups") = 1, nb::arg("bias") = true,
       nb::arg("activation") = nb::none(), nb::arg("weights_init") = glorot, nb::arg("bias_init") = zero,
       nb::arg("name") = "",
-      "Convolution (cross-correlation) of (N, C, H, W) or (N, C, D, H, W).\n\n"
+      "Convolution (cross-correlation) of (N, C, L), (N, C, H, W) or (N, C, D, H, W).\n\n"
       "size: extent of a cubic kernel, or one extent per spatial dim. stride: likewise.\n"
       "padding: 'same' (the extent becomes ceil(extent / stride)), 'valid' (none), a number, or one per spatial dim.\n"
       "activation: 'relu', 'tanh', 'sigmoid', 'gelu', 'silu', 'elu' or 'softplus' behind the convolution. size 1 is a\n"

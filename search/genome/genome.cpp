@@ -7,6 +7,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
+#include "engine/optim/optimizers.hpp"
 
 namespace keelson::search {
 namespace {
@@ -99,6 +100,7 @@ void restrict_genes(std::vector<Gene>& genes, const json& part, const std::strin
       for (const Gene& g : genes) all += (all.empty() ? "" : ", ") + g.name;
       refuse("the space: \"{}\" has no gene \"{}\"; it has {}", where, name, all);
     }
+    if (gene->name == "optimizer") gene->choices = optimizer_names();  // more than a search chooses by itself
     restrict_gene(*gene, value);
   }
 }
@@ -140,7 +142,7 @@ Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
              {"activation", activations, false},
              {"batch_norm", {"no", "yes"}, false},
              {"dropout", dropouts, true}};
-  s.training = {{"optimizer", {"sgd", "adam", "adamw", "lion", "lamb"}, false},
+  s.training = {{"optimizer", {"sgd", "adam", "adamw", "lamb"}, false},
                 {"rate", texts(1e-4, 0.3162, std::pow(10.0, 0.125)), true},
                 {"momentum", {"0", "0.5", "0.8", "0.9", "0.95", "0.99"}, true},
                 {"weight_decay", {"0", "1e-06", "1e-05", "0.0001", "0.001", "0.01"}, true},

@@ -142,6 +142,10 @@ TEST(Space, IsRestricted) {
     EXPECT_EQ(g.training[0], 0);
   }
   EXPECT_EQ(numbers, (std::set<std::size_t>{1, 2}));
+  Space of_lion = image_space();
+  of_lion.restrict(R"({"training": {"optimizer": ["lion", "sgd"]}})");  // lion is not among a search's own choices
+  EXPECT_EQ(of_lion.training[0].choices, (std::vector<std::string>{"sgd", "lion"}));
+  EXPECT_THROW(of_lion.restrict(R"({"training": {"optimizer": ["adagrad"]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"filters": [7]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"colour": ["red"]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"layers": {}})"), InputError);
