@@ -59,7 +59,10 @@ std::map<std::string_view, std::string> setting_values(const OptimizerOptions& o
           {"adapt_vectors", text(o.adapt_vectors)}};
 }
 
+/// Whether the optimizer has a setting of this name that an option sets. --momentum and --nesterov are for other
+/// optimizers than muon: their defaults are not muon's, and it trains badly with them.
 bool has_setting(const std::string& optimizer, std::string_view name) {
+  if (optimizer == "muon" && (name == "momentum" || name == "nesterov")) return false;
   const auto made = keelson::make_optimizer(optimizer);
   return std::ranges::any_of(made->settings(), [&](const OptimizerSetting& s) { return s.name == name; });
 }
@@ -157,8 +160,8 @@ void declare(OptimizerOptions& o, Subcommand& v) {
   v.flag("--nesterov", o.nesterov, "Nesterov's momentum, for sgd").stored();
   v.option(
        "--weight-decay", o.weight_decay,
-       "L2 for sgd, adam and lars, decoupled for the others; of all parameters, with lars and lamb not of biases and "
-       "other vectors")
+       "L2 for sgd, adam and lars, decoupled for the others; of all parameters, with lars, lamb and muon not of biases "
+       "and other vectors")
       .non_negative()
       .stored();
   v.option("--larc", o.larc, "Layer-wise adaptive rates, for sgd, adam and adamw")
@@ -205,7 +208,8 @@ std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {
   const auto values = setting_values(o);
   auto made = keelson::make_optimizer(o.optimizer);
   for (const OptimizerSetting& s : made->settings())
-    if (const auto found = values.find(s.name); found != values.end()) s.read(found->second);
+    if (const auto found = values.find(s.name); found != values.end() && has_setting(o.optimizer, s.name))
+      s.read(found->second);
   read_settings(*made, o);
   return made;
 }

@@ -4,8 +4,9 @@
 #include "engine/ops/op_list.hpp"
 
 namespace keelson {
+class Context;
 class Device;
-}
+}  // namespace keelson
 
 namespace keelson::kokkos {
 
@@ -21,5 +22,8 @@ ops::Expected<ops::ClassSums> make(const ops::ClassSumsDesc& d, Device& device);
 ops::Expected<ops::Loss> make(const ops::LossDesc& d, Device& device);
 ops::Expected<ops::PixelLoss> make(const ops::PixelLossDesc& d, Device& device);
 ops::Expected<ops::SumSquares> make(const ops::SumSquaresDesc& d, Device& device);
+
+/// The maker of an op that consists of products of any backend; this op has no other maker.
+ops::Expected<ops::Orthogonalize> make(const ops::OrthogonalizeDesc& d, Context& context);
 
 }  // namespace keelson::kokkos

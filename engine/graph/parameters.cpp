@@ -1,6 +1,7 @@
 #include "engine/graph/parameters.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/graph/parameter_parts.hpp"
@@ -51,7 +52,7 @@ void Parameters::add_moments(Parameter& p, int count) {
     const std::size_t i = p.moments.size();
     const TensorDesc desc = p.shard ? TensorDesc::plain({p.shard->count}) : p.value.desc();
     p.moments.push_back(context_->allocate(desc, fmt::format("{}/moment{}", p.name, i + 1)));
-    if (i >= p.start_moments.size()) continue;
+    if (i >= p.start_moments.size() || p.start_moments[i].empty()) continue;
     set_held(p, p.start_moments[i], static_cast<int>(i));
     p.start_moments[i] = {};
   }
@@ -95,8 +96,11 @@ std::vector<float> Parameters::held(const Parameter& p, int which) const {
   if (which >= 0 && p.shard)
     fail("{}: this rank has a part of the moments alone, since the optimizer's state is in shards", p.name);
   const auto moment = static_cast<std::size_t>(which);
-  if (which >= 0 && moment >= p.moments.size() && moment < p.start_moments.size()) return p.start_moments[moment];
   std::vector<float> plain(static_cast<std::size_t>(p.held_shape().elements()));
+  if (which >= 0 && moment >= p.moments.size()) {
+    const bool is_given = moment < p.start_moments.size() && !p.start_moments[moment].empty();
+    return is_given ? p.start_moments[moment] : plain;
+  }
   context_->read_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
   return plain;
 }
@@ -116,7 +120,8 @@ void Parameters::set_held(Parameter& p, const std::vector<float>& plain, int whi
   }
   if (const auto moment = static_cast<std::size_t>(which); which >= 0 && !p.shard && moment >= p.moments.size()) {
     p.start_moments.resize(std::max(p.start_moments.size(), moment + 1));
-    p.start_moments[moment] = plain;
+    const bool is_zero = std::ranges::all_of(plain, [](float v) { return v == 0 && !std::signbit(v); });
+    p.start_moments[moment] = is_zero ? std::vector<float>() : plain;  // an optimizer may never use this moment
     return;
   }
   if (which < 0 || !p.shard) return context_->write_plain(which < 0 ? p.value : p.moments.at(which), plain.data());

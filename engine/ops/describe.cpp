@@ -141,6 +141,16 @@ std::string describe(const LambDirectionDesc& d) {
   return fmt::format("lamb direction, parameter {}", to_string(d.param));
 }
 
+std::string describe(const MuonDirectionDesc& d) {
+  return fmt::format("muon direction, parameter {}", to_string(d.param));
+}
+
+std::string describe(const MuonStepDesc& d) { return fmt::format("muon step, parameter {}", to_string(d.param)); }
+
+std::string describe(const OrthogonalizeDesc& d) {
+  return fmt::format("orthogonalize, {} steps, src {}", d.steps, to_string(d.src));
+}
+
 std::string describe(const BatchNormSumsDesc& d) {
   return fmt::format("sums of batch normalization, src {}", to_string(d.src));
 }

@@ -9,7 +9,7 @@ class MatMul;
 /// dst (M, N) = src (M, K) weights (K, N), any strides; src and weights have the same dtype, f32, bf16 or f16; dst has
 /// that dtype or f32; sums are f32. Backends without kernels for 16-bit types decline them. A transposed matrix is
 /// given by exchanged strides, and rows may have gaps between them, e.g. the rows of one time step in a sequence.
-/// Operands must not overlap.
+/// dst must not overlap src or weights.
 struct MatMulDesc {
   using Op = MatMul;
   TensorDesc src, weights, dst;

@@ -16,6 +16,8 @@
 #include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/matmul.hpp"
+#include "engine/ops/muon.hpp"
+#include "engine/ops/orthogonalize.hpp"
 #include "engine/ops/pixel_loss.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
@@ -52,6 +54,9 @@
   X(LambStepDesc)               \
   X(LossDesc)                   \
   X(MatMulDesc)                 \
+  X(MuonDirectionDesc)          \
+  X(MuonStepDesc)               \
+  X(OrthogonalizeDesc)          \
   X(PixelCountsDesc)            \
   X(PixelLossDesc)              \
   X(PoolDesc)                   \

@@ -3,62 +3,76 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <span>
+#include <type_traits>
 
 #include "engine/base/parse_number.hpp"
 #include "engine/base/printable.hpp"
+#include "engine/optim/muon.hpp"
 #include "engine/plan/update_builder.hpp"
 
 namespace keelson {
 
 namespace {
 
-bool matches(std::string_view pattern, std::string_view name) {
+template <class... F>
+struct Overloaded : F... {
+  using F::operator()...;
+};
+
+/// The words of a setting that is one of some, in the order of the values.
+constexpr std::string_view larc_words[] = {"none", "scale", "clip"};
+std::span<const std::string_view> words_of(const ops::LarcMode*) { return larc_words; }
+std::span<const std::string_view> words_of(const AdjustRate*) { return adjust_rate_words; }
+
+}  // namespace
+
+bool matches_pattern(std::string_view pattern, std::string_view name) {
   if (pattern == "*") return true;
   if (pattern.starts_with('*')) return name.ends_with(pattern.substr(1));
   if (pattern.ends_with('*')) return name.starts_with(pattern.substr(0, pattern.size() - 1));
   return name == pattern;
 }
 
-template <class... F>
-struct Overloaded : F... {
-  using F::operator()...;
-};
-
-constexpr std::pair<ops::LarcMode, std::string_view> larc_modes[] = {
-    {ops::LarcMode::none, "none"}, {ops::LarcMode::scale, "scale"}, {ops::LarcMode::clip, "clip"}};
-
-}  // namespace
-
 std::string OptimizerSetting::text() const {
-  return std::visit(Overloaded{[](const float* v) { return fmt::format("{}", *v); },
+  return std::visit(Overloaded{[](const auto* v) { return fmt::format("{}", *v); },
                                [](const bool* v) { return std::string(*v ? "true" : "false"); },
-                               [](const ops::LarcMode* v) {
-                                 const auto is_mode = [&](const auto& mode) { return mode.first == *v; };
-                                 return std::string(std::ranges::find_if(larc_modes, is_mode)->second);
-                               }},
-                    value);
+                               []<class E>(const E* v)
+                                 requires std::is_enum_v<E>
+                               { return std::string(words_of(v)[static_cast<std::size_t>(*v)]); }},
+                               value);
 }
 
 void OptimizerSetting::read(const std::string& text) const {
-  const auto refuse_value = [&](const char* expected) {
+  const auto refuse_value = [&](const std::string& expected) {
     refuse("the setting {} of an optimizer is '{}'; expected {}", name, printable(text), expected);
   };
-  std::visit(Overloaded{[&](float* v) {
-                          const auto number = parse_number<float>(text);
-                          if (!number) refuse_value("a number, e.g. 0.9");
-                          *v = *number;
-                        },
-                        [&](bool* v) {
-                          if (text != "true" && text != "false") refuse_value("true or false");
-                          *v = text == "true";
-                        },
-                        [&](ops::LarcMode* v) {
-                          const auto is_text = [&](const auto& mode) { return mode.second == text; };
-                          const auto* const found = std::ranges::find_if(larc_modes, is_text);
-                          if (found == std::end(larc_modes)) refuse_value("one of none, scale and clip");
-                          *v = found->first;
-                        }},
-             value);
+  std::visit(Overloaded{
+      [&](float* v) {
+        const auto number = parse_number<float>(text);
+        if (!number) refuse_value("a number, e.g. 0.9");
+        *v = *number;
+      },
+      [&](int* v) {
+        const auto number = parse_number<int>(text);
+        if (!number) refuse_value("a whole number, e.g. 5");
+        *v = *number;
+      },
+      [&](std::string* v) { *v = text; },
+      [&](bool* v) {
+        if (text != "true" && text != "false") refuse_value("true or false");
+        *v = text == "true";
+      },
+      [&]<class E>(E* v)
+        requires std::is_enum_v<E>
+      {
+        const auto words = words_of(v);
+        const auto found = std::ranges::find(words, text);
+        if (found == words.end())
+          refuse_value(fmt::format("one of {} and {}", fmt::join(words.first(words.size() - 1), ", "), words.back()));
+        *v = static_cast<E>(found - words.begin());
+      }},
+      value);
 }
 
 std::vector<OptimizerSetting> Optimizer::settings() {
@@ -70,7 +84,7 @@ std::vector<OptimizerSetting> Optimizer::settings() {
 const ParameterGroup* Optimizer::find_group(const std::string& parameter) const {
   for (const ParameterGroup& g : groups)
     for (const std::string& pattern : g.patterns)
-      if (matches(pattern, parameter)) return &g;
+      if (matches_pattern(pattern, parameter)) return &g;
   return nullptr;
 }
 

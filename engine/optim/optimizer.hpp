@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -20,13 +21,20 @@ struct ParameterGroup {
   float lr_multiplier = 1;  ///< factor on the learning rate of the schedule
 };
 
+enum class AdjustRate : std::uint8_t;  // engine/optim/muon.hpp
+
+/// Whether a parameter's name fits a pattern: the name itself, or with a star at the end or at the start.
+bool matches_pattern(std::string_view pattern, std::string_view name);
+
 /// A setting of an optimizer, which programs and Python find by its name.
 struct OptimizerSetting {
-  std::string_view name;                              ///< of the member: "momentum"
-  std::variant<float*, bool*, ops::LarcMode*> value;  ///< the member
+  std::string_view name;  ///< of the member: "momentum"
+  /// The member.
+  std::variant<float*, bool*, int*, std::string*, ops::LarcMode*, AdjustRate*> value;
 
   std::string text() const;  ///< "0.9", "true", "clip"
-  /// Sets the member. Throws InputError, naming the setting, for a text that is no value of the member's type.
+  /// Sets the member. Throws InputError, naming the setting, for a text that is no value of the member's type. A member
+  /// that is a text takes any.
   void read(const std::string& text) const;
 };
 

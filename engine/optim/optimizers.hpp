@@ -7,6 +7,7 @@
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
 #include "engine/optim/lion.hpp"
+#include "engine/optim/muon.hpp"
 #include "engine/optim/schedule_free.hpp"
 #include "engine/optim/sgd.hpp"
 
@@ -15,7 +16,7 @@ namespace keelson {
 /// The one list of all optimizers. Programs (--optimizer), Python (keelson.optim) and the tests take their optimizers
 /// from this list. Each class has a `name`, that of its class in Python, and a `summary`, its text there. Programs know
 /// the name in small letters.
-using Optimizers = TypeList<Sgd, Adam, AdamW, AdamWScheduleFree, Lion, Lars, Lamb>;
+using Optimizers = TypeList<Sgd, Adam, AdamW, AdamWScheduleFree, Lion, Lars, Lamb, Muon>;
 
 /// The names in small letters, in the order of the list: "sgd", ...
 std::vector<std::string> optimizer_names();

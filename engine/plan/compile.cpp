@@ -125,7 +125,7 @@ void require_stages(const PlanOptions& options) {
 /// One compilation under way.
 struct Compiler {
   Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
-  CompiledGraph finish();
+  CompiledGraph finish(const Graph& graph);
   void cut_samples(const Graph& graph);
 
   Context& context() { return build.parameters.context(); }
@@ -345,12 +345,12 @@ void Compiler::plan_backward(const std::vector<BackwardFn>& backward) {
   }
 }
 
-CompiledGraph Compiler::finish() {
+CompiledGraph Compiler::finish(const Graph& graph) {
   Program& program = build.program;
   if (options.inputs_as_read) adopt_readers_descs(build);
   CompiledGraph c{options, context(), context().device().current_instance().concurrency()};
   if (options.training && options.optimizer) {
-    append_updates(build, *options.optimizer, *gradients, options.exchange.wire);
+    append_updates(build, graph, *options.optimizer, *gradients, options.exchange.wire);
     for (const auto& [node, append] : build.at_update) {
       NodeBuilder b(build, Phase::update, node);
       append(b);
@@ -442,7 +442,7 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
   const SpatialParts parts = stage_parts(graph, fuse(graph, options), options);
   Communicator* const same_parts = options.same_parts();
   Communicator* const peers = parts.alike ? options.compiles_with() : same_parts;
-  const auto make = [&] { return Compiler(graph, parameters, options).finish(); };
+  const auto make = [&] { return Compiler(graph, parameters, options).finish(graph); };
   CompiledGraph compiled = peers && peers->size() > 1 ? make_as_peers(make, parameters, *peers, autotuner) : make();
   const bool has_parts = !parts.inputs.empty() || !parts.parameters.empty();
   if (options.training) require_same_plans(compiled, options.communicator(), has_parts ? same_parts : peers);

@@ -3,17 +3,20 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/graph/outer_layers.hpp"
 #include "engine/ops/combine.hpp"
 
 namespace keelson {
 
-UpdateBuilder::UpdateBuilder(CompileState& build, const Gradients& gradients, std::vector<std::string> state_names)
+UpdateBuilder::UpdateBuilder(CompileState& build, const Graph& graph, const Gradients& gradients,
+                             std::vector<std::string> state_names)
     : build_(build),
       shards_(gradients.shards() ? &*gradients.shards() : nullptr),
       sums_over_ranks_(shards_ != nullptr),
       state_names_(std::move(state_names)) {
+  const auto outer = matrices_of_outer_layers(graph);
   const auto add = [&](const std::string& name, BufferId value, BufferId gradient, BufferId rows, std::int64_t count) {
-    parameters_.push_back({name, build_.parameters.at(name).shape, value, gradient, rows, count});
+    parameters_.push_back({name, build_.parameters.at(name).shape, value, gradient, rows, count, outer.contains(name)});
   };
   const auto value_of = [&](const std::string& name) { return build_.parameter_buffers.at(name); };
   if (shards_) {
@@ -170,7 +173,11 @@ BufferId UpdateBuilder::new_moment(const std::string& parameter, const TensorDes
 }
 
 BufferId UpdateBuilder::new_buffer(const UpdatedParameter& p, const std::string& name) {
-  return build_.program.add(p.name + "/" + name, desc(p.value));
+  return new_buffer(p, name, desc(p.value));
+}
+
+BufferId UpdateBuilder::new_buffer(const UpdatedParameter& p, const std::string& name, const TensorDesc& desc) {
+  return build_.program.add(p.name + "/" + name, desc);
 }
 
 }  // namespace keelson

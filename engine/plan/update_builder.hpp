@@ -20,17 +20,21 @@ struct UpdatedParameter {
   BufferId value, gradient;
   BufferId rows = no_buffer;   ///< of a gradient by rows: (row_count) s32 row numbers; no_buffer for a whole gradient
   std::int64_t row_count = 0;  ///< rows of a gradient by rows, used or not; 0 for a whole gradient
+  bool is_outer = false;       ///< whether the parameter is among matrices_of_outer_layers()
 };
 
 /// Appends the calls of an optimizer's step to a plan: ready parts, and what an optimizer needs to call its own
 /// kernels.
 class UpdateBuilder {
  public:
-  /// `state_names`: UpdateRule::state_names().
-  UpdateBuilder(CompileState& build, const Gradients& gradients, std::vector<std::string> state_names);
+  /// `graph`: of the plan, before fusion. `state_names`: UpdateRule::state_names().
+  UpdateBuilder(CompileState& build, const Graph& graph, const Gradients& gradients,
+                std::vector<std::string> state_names);
 
   /// All parameters that have a gradient, each once. If each rank updates shards: this rank's slices of them.
   const std::vector<UpdatedParameter>& parameters() const { return parameters_; }
+  /// Whether each rank updates slices of parameters (OptimizerShards).
+  bool has_shards() const { return shards_ != nullptr; }
 
   // ---- parts
 
@@ -55,6 +59,10 @@ class UpdateBuilder {
   BufferId state(const UpdatedParameter& p, const std::string& name);
   /// A buffer in the arena, of the parameter's shape and layout.
   BufferId new_buffer(const UpdatedParameter& p, const std::string& name);
+  /// A buffer in the arena, of another shape or layout.
+  BufferId new_buffer(const UpdatedParameter& p, const std::string& name, const TensorDesc& desc);
+  /// The memory of a buffer as another tensor, which needs no more bytes.
+  BufferId view(BufferId of, const TensorDesc& desc) { return build_.program.view(of, desc); }
   /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
   /// Makes a primitive. Throws InputError if no backend supports the description.

@@ -201,11 +201,16 @@ def test_the_optimizers_and_schedules(context):
     for optimizer in (optim.SGD(momentum=0.9, nesterov=True), optim.Adam(larc="clip"), optim.AdamW(weight_decay=0.1),
                       optim.Lion(weight_decay=0.1),
                       optim.AdamWScheduleFree(weight_decay=0.1), optim.LARS(), optim.LAMB(adapt_vectors=True),
+                      optim.Muon(ns_steps=4, adjust_lr_fn="match_rms_adamw", adamw="none"),
                       optim.SGD(groups=[optim.ParameterGroup(["*bias"], lr_multiplier=2)])):
         _, trainer = make(context, optimizer=optimizer, learning_rate=rates, epochs=1)
         assert numpy.isfinite([step.loss for step in trainer]).all(), optimizer
     with pytest.raises(keelson.InputError, match="expected one of none, scale and clip"):
         optim.Adam(larc="trim")
+    with pytest.raises(keelson.InputError, match="expected one of original, match_rms_adamw and spectral_unclamped"):
+        optim.Muon(adjust_lr_fn="best")
+    with pytest.raises(TypeError, match="ns_steps: int = 5"):
+        optim.Muon(ns_steps=5.5)
     with pytest.raises(TypeError, match="Adam has no setting 'momentum'"):
         optim.Adam(momentum=0.9)
     with pytest.raises(TypeError, match="beta1: float = 0.9"):

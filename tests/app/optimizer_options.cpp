@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/base/error.hpp"
+#include "engine/optim/muon.hpp"
 
 namespace keelson::app {
 namespace {
@@ -65,6 +66,19 @@ TEST(OptimizerOptions, LayerWiseOptimizers) {
   EXPECT_EQ(make_optimizer(again.options)->to_string(), make_optimizer(nvlamb.options)->to_string());
 }
 
+/// --momentum 0.9 is the default, which is not Muon's.
+TEST(OptimizerOptions, MuonHasAMomentumOfItsOwn) {
+  const Parsed plain({"--optimizer", "muon", "--weight-decay", "0.1"});
+  EXPECT_NO_THROW(check(plain.options));
+  EXPECT_EQ(make_optimizer(plain.options)->to_string(), Muon().to_string());
+  const Parsed given({"--optimizer", "muon", "--optimizer-options",
+                      "momentum=0.8,nesterov=false,ns_steps=6,adjust_lr_fn=match_rms_adamw,adamw=conv1/* out/*"});
+  EXPECT_NO_THROW(check(given.options));
+  EXPECT_EQ(make_optimizer(given.options)->to_string(),
+            "muon momentum 0.8, 6 steps of 3.4445 -4.775 2.0315 epsilon 1e-07, rate match_rms_adamw, adamw of conv1/* "
+            "out/* lr x 1 betas 0.9 0.999 epsilon 1e-08");
+}
+
 TEST(OptimizerOptions, AnySettingCanBeGiven) {
   const Parsed adam({"--optimizer", "adam", "--optimizer-options", "beta2=0.95,epsilon=1e-6"});
   EXPECT_NO_THROW(check(adam.options));
@@ -96,6 +110,8 @@ TEST(OptimizerOptions, RefuseWhatMakesNoSense) {
                                               {"--nesterov", "--momentum", "0"},
                                               {"--nesterov", "--optimizer", "adam"},
                                               {"--nesterov", "--optimizer", "lars"},
+                                              {"--nesterov", "--optimizer", "muon"},
+                                              {"--optimizer", "muon", "--optimizer-options", "ns_steps=5.5"},
                                               {"--larc", "clip", "--optimizer", "lars"},
                                               {"--larc", "scale", "--optimizer", "lamb", "--weight-decay", "0.01"},
                                               {"--optimizer", "lamb"},

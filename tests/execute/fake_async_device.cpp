@@ -6,6 +6,7 @@
 #include "engine/layers/layers.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "engine/optim/sgd.hpp"
 #include "tests/support/fake_async_context.hpp"
 #include "tests/support/networks.hpp"
@@ -173,8 +174,9 @@ TEST_P(FakeAsyncPlanTest, UpdatesRunTogether) {
   const Sgd sgd = momentum();
   const Lars lars;
   const Lamb lamb;
+  const Muon muon;
   for (const Optimizer* optimizer : {static_cast<const Optimizer*>(&sgd), static_cast<const Optimizer*>(&lars),
-                                     static_cast<const Optimizer*>(&lamb)}) {
+                                     static_cast<const Optimizer*>(&lamb), static_cast<const Optimizer*>(&muon)}) {
     const auto alone = make_fake_async_context(), together = make_fake_async_context();
     fake_async_device(*alone).set_merges_launches(false);
     const auto expected = train(*alone, g, Precision::fp32, *optimizer);
@@ -231,6 +233,7 @@ TEST_P(FakeAsyncPlanTest, ScaleOfGradientsFallsWhereTheyOverflowAndNothingMoves)
   expect_skips(*fake, graph(), momentum());
   expect_skips(*make_fake_async_context(), graph(), Lars());
   expect_skips(*make_fake_async_context(), graph(), Lamb());
+  expect_skips(*make_fake_async_context(), graph(), Muon());
 }
 
 INSTANTIATE_TEST_SUITE_P(FakeAsync, FakeAsyncPlanTest, ::testing::Values("volumes", "words"),

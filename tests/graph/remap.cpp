@@ -5,6 +5,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "engine/optim/sgd.hpp"
 #include "tests/oracle/ops.hpp"
 #include "tests/support/compare.hpp"
@@ -63,7 +64,8 @@ TEST_P(Remap, CarriesOverValuesAndAllMoments) {
   for (const std::shared_ptr<const Optimizer>& optimizer : {std::shared_ptr<const Optimizer>(momentum),
                                                             {std::make_shared<Adam>()},
                                                             {std::make_shared<Lars>()},
-                                                            {std::make_shared<Lamb>()}}) {
+                                                            {std::make_shared<Lamb>()},
+                                                            {std::make_shared<Muon>()}}) {
     SCOPED_TRACE(optimizer->to_string());
     const Graph old_net = net(5, 7), new_net = net(3, 4);
     Parameters old(old_net, ctx(), 1);

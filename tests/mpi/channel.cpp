@@ -13,6 +13,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "engine/optim/sgd.hpp"
 #include "nets/registry.hpp"
 #include "tests/mpi/space_steps.hpp"
@@ -312,6 +313,8 @@ TEST(ChannelParts, RefuseWhatTheyCannotDo) {
   refused(graph, [](PlanOptions& o) { o.lag = true; }, "--sync lag");
   refused(graph, [](PlanOptions& o) { o.exchange.shards = OptimizerShards::moments; }, "--shard-optimizer");
   refused(graph, [](PlanOptions& o) { o.exchange.reproducible = true; }, "--reproducible");
+  const Muon muon;
+  refused(graph, [&](PlanOptions& o) { o.optimizer = &muon; }, "leave --channel-parallel out");
   if (world().size() < 4) return;
   const ProcessGrid both(world(), {.space = 2, .channel = 2});
   refused(graph, [&](PlanOptions& o) { o.grid = &both; }, "--spatial");

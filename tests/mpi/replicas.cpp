@@ -4,6 +4,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "tests/mpi/trained.hpp"
 #include "tests/mpi/world.hpp"
@@ -36,7 +37,7 @@ TEST_F(ReplicasTest, HaveTheBitsOfReplicasOfOneRank) {
   lars->eta = 0.1f;
   lars->clip_norm = 0.5f;
   const std::shared_ptr<const Optimizer> optimizers[] = {make_sgd(0.9f), std::make_shared<Adam>(), lars,
-                                                         std::make_shared<Lamb>()};
+                                                         std::make_shared<Lamb>(), std::make_shared<Muon>()};
   for (const int space : spaces()) {
     const auto others = rank_of_each(space);
     for (const auto& optimizer : optimizers) {

@@ -3,6 +3,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "tests/mpi/trained.hpp"
 #include "tests/mpi/world.hpp"
@@ -32,7 +33,7 @@ TEST_F(ReproducibleTest, AnyNumberOfRanksHasTheBitsOfOne) {
   auto lars = std::make_shared<Lars>();
   lars->eta = 0.1f;
   const std::shared_ptr<const Optimizer> optimizers[] = {clipped, std::make_shared<Adam>(), lars,
-                                                         std::make_shared<Lamb>()};
+                                                         std::make_shared<Lamb>(), std::make_shared<Muon>()};
   for (const auto& optimizer : optimizers)
     for (const std::int64_t global_batch : {4, 8}) {
       auto o = reproducible(small_options());

@@ -12,6 +12,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "engine/optim/schedule_free.hpp"
 #include "engine/optim/sgd.hpp"
 #include "tests/mpi/world.hpp"
@@ -319,6 +320,8 @@ TEST(Shards, RefuseWhatTheyCannotDo) {
   refused([&](PlanOptions& o) { o.optimizer = &schedule_free; }, moments, "another optimizer, e.g. adamw");
   if ((world().size() & (world().size() - 1)) != 0) return;  // no reproducible sums
   refused([](PlanOptions& o) { o.exchange.reproducible = true; }, gradients, "--shard-optimizer moments");
+  const Muon muon;
+  refused([&](PlanOptions& o) { o.optimizer = &muon; }, moments, "leave --shard-optimizer out");
   sgd.clip_norm = 1;
   refused([](PlanOptions& o) { o.exchange.reproducible = true; }, moments, "global norm");
 }

@@ -3,6 +3,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "nets/lstm_lm/lstm_lm.hpp"
 #include "tests/mpi/trained.hpp"
 #include "tests/mpi/world.hpp"
@@ -74,7 +75,8 @@ TEST_F(StagesTest, ComputeWhatMicroBatchesDo) {
                         {make_sgd(0.0f), 3, 3, false},
                         {clipped, 4, 4, true},
                         {lars, 4, 2, true},
-                        {std::make_shared<Lamb>(), 4, 4, true}};
+                        {std::make_shared<Lamb>(), 4, 4, true},
+                        {std::make_shared<Muon>(), 4, 2, false}};
   for (const int stages : stage_counts()) {
     const auto others = ranks_of_stage(stages);
     for (const Case& c : cases) {

@@ -5,6 +5,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
@@ -56,7 +57,8 @@ TEST_F(TrainTest, RanksWithAPartOfTheBatchDoAsOneWithAllOfIt) {
   auto lars = std::make_shared<Lars>();
   lars->eta = 0.1f;
   lars->clip_norm = 0.5f;
-  const std::shared_ptr<const Optimizer> others[] = {nullptr, std::make_shared<Adam>(), lars, std::make_shared<Lamb>()};
+  const std::shared_ptr<const Optimizer> others[] = {nullptr, std::make_shared<Adam>(), lars, std::make_shared<Lamb>(),
+                                                     std::make_shared<Muon>()};
   for (const auto& other : others) {
     auto o = small_options();
     if (other) o.optimizer = other, o.schedule.base = other == lars ? 0.02 : 1e-3;

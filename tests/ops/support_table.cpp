@@ -55,6 +55,9 @@ const std::vector<SupportRow>& support_table() {
       {"MatMul",             "dst plain, dst f32",               takes,  never,  takes,   native,  may},
       {"MatMul",             "dst with other strides, dst f32",  takes,  never,  if_fast, if_fast, may},
       {"MatMul",             "dst of 16 bits",                   never,  never,  may,     may,     may},
+      {"MuonDirection",      "",                                 takes,  never,  never,   never,   never},
+      {"MuonStep",           "",                                 takes,  never,  never,   never,   never},
+      {"Orthogonalize",      "",                                 takes,  never,  never,   never,   never},
       {"PixelCounts",        "",                                 takes,  never,  never,   never,   never},
       {"PixelLoss",          "",                                 takes,  never,  never,   never,   never},
       {"Pool",               "average",                          takes,  takes,  takes,   native,  may},
@@ -165,6 +168,9 @@ SupportCell cell(const MatMulDesc& d, Device&) {
                                : "dst with other strides, dst f32",
           d.compute != DType::f32 ? d.compute : d.src.dtype};
 }
+SupportCell cell(const MuonDirectionDesc& d, Device&) { return {"MuonDirection", "", d.param.dtype}; }
+SupportCell cell(const MuonStepDesc& d, Device&) { return {"MuonStep", "", d.param.dtype}; }
+SupportCell cell(const OrthogonalizeDesc& d, Device&) { return {"Orthogonalize", "", d.src.dtype}; }
 SupportCell cell(const PoolDesc& d, Device&) {
   const auto when = d.src.layout.is_opaque() || d.dst.layout.is_opaque()       ? own_layout
                     : d.params.kind == PoolKind::average                       ? "average"
@@ -304,6 +310,18 @@ LossDesc example(DType t) {
 template <>
 MatMulDesc example(DType t) {
   return {plain(matrix, t), plain({16, 32}, t), plain({8, 32}, DType::f32)};
+}
+template <>
+MuonDirectionDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
+MuonStepDesc example(DType t) {
+  return {plain(matrix, t)};
+}
+template <>
+OrthogonalizeDesc example(DType t) {
+  return {plain(matrix, t)};
 }
 template <>
 PixelCountsDesc example(DType) {

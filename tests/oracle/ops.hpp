@@ -10,6 +10,8 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
+#include "engine/ops/muon.hpp"
+#include "engine/ops/orthogonalize.hpp"
 #include "engine/ops/pool.hpp"
 #include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/resize.hpp"
@@ -144,6 +146,14 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
 /// LambDirection: moves the moments of `s` and returns the direction.
 Array lamb_direction(OptimizerState& s, const Array& diff, const ops::LambParams& p, const ops::StepParams& now,
                      double global_sum_squares = 0, const ops::LossScale& scale = {});
+/// Orthogonalize; of an array of more dimensions all but the first count columns.
+Array orthogonalize(const Array& src, const ops::OrthogonalizeDesc& d);
+/// MuonDirection: moves moment1 of `s` and returns the direction.
+Array muon_direction(OptimizerState& s, const Array& diff, const ops::MuonDirectionDesc& d,
+                     double global_sum_squares = 0, const ops::LossScale& scale = {});
+/// MuonStep.
+void muon_step(Array& param, const Array& direction, const ops::MuonStepDesc& d, const ops::StepParams& now,
+               const ops::LossScale& scale = {});
 /// LambStep; `scaled`: with the trust ratio.
 void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d, const ops::StepParams& now,
                bool scaled, const ops::LossScale& scale = {});

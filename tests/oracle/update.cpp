@@ -135,4 +135,62 @@ void lamb_step(Array& param, const Array& direction, const ops::LambStepDesc& d,
   for (std::int64_t i = 0; i < param.elements(); ++i) param[i] -= rate * direction[i];
 }
 
+Array orthogonalize(const Array& src, const ops::OrthogonalizeDesc& d) {
+  const std::int64_t rows = src.shape[0], columns = src.elements() / rows;
+  const double norm = std::sqrt(sum_squares(src));
+  Array x = src;
+  for (auto& v : x.data) v /= std::max(norm, static_cast<double>(d.epsilon));
+  // Of a matrix with more rows than columns: x^T x in place of x x^T.
+  const bool tall = rows > columns;
+  const std::int64_t edge = tall ? columns : rows, other = tall ? rows : columns;
+  const auto at = [&](const Array& m, std::int64_t e, std::int64_t o) {
+    return m[tall ? o * columns + e : e * columns + o];
+  };
+  for (int step = 0; step < d.steps; ++step) {
+    Array gram({edge, edge}), polynomial({edge, edge});
+    for (std::int64_t i = 0; i < edge; ++i)
+      for (std::int64_t j = 0; j < edge; ++j)
+        for (std::int64_t k = 0; k < other; ++k) gram[i * edge + j] += at(x, i, k) * at(x, j, k);
+    for (std::int64_t i = 0; i < edge; ++i)
+      for (std::int64_t j = 0; j < edge; ++j) {
+        double square = 0;
+        for (std::int64_t k = 0; k < edge; ++k) square += gram[i * edge + k] * gram[k * edge + j];
+        polynomial[i * edge + j] = (i == j ? static_cast<double>(d.a) : 0) +
+                                   static_cast<double>(d.b) * gram[i * edge + j] + static_cast<double>(d.c) * square;
+      }
+    Array next(src.shape);
+    for (std::int64_t i = 0; i < edge; ++i)
+      for (std::int64_t k = 0; k < other; ++k) {
+        double sum = 0;
+        for (std::int64_t j = 0; j < edge; ++j) sum += polynomial[i * edge + j] * at(x, j, k);
+        next[tall ? k * columns + i : i * columns + k] = sum;
+      }
+    x = next;
+  }
+  return x;
+}
+
+Array muon_direction(OptimizerState& s, const Array& diff, const ops::MuonDirectionDesc& d, double global_sum_squares,
+                     const ops::LossScale& scale) {
+  Array u(diff.shape);
+  if (scale.skip) return u;
+  const double unscale = scale.unscale, momentum = d.momentum;
+  double c = 1;
+  if (d.clip_norm > 0) c = std::max(1.0, unscale * std::sqrt(global_sum_squares) / d.clip_norm);
+  for (std::int64_t i = 0; i < u.elements(); ++i) {
+    const double x = diff[i] * unscale / c;
+    s.moment1[i] = momentum * s.moment1[i] + (1 - momentum) * x;
+    u[i] = d.nesterov ? (1 - momentum) * x + momentum * s.moment1[i] : s.moment1[i];
+  }
+  return u;
+}
+
+void muon_step(Array& param, const Array& direction, const ops::MuonStepDesc& d, const ops::StepParams& now,
+               const ops::LossScale& scale) {
+  if (scale.skip) return;
+  const double lr = static_cast<double>(now.learning_rate) * d.lr_multiplier;
+  for (std::int64_t i = 0; i < param.elements(); ++i)
+    param[i] = (1 - lr * d.decoupled_decay) * param[i] - lr * d.rate * direction[i];
+}
+
 }  // namespace keelson::oracle

@@ -191,18 +191,20 @@ bool always_converts(const Desc&) {
 }
 
 /// The host's device and backend under the fake one.
-struct Near {
-  std::unique_ptr<Device> device = backends::make_kokkos_device();
-  std::unique_ptr<OpFactory> kokkos = backends::make_kokkos_factory(*device);
-};
+std::unique_ptr<Context> make_near() {
+  auto device = backends::make_kokkos_device();
+  std::vector<std::unique_ptr<OpFactory>> factories;
+  factories.push_back(backends::make_kokkos_factory(*device));
+  return std::make_unique<Context>(std::move(device), std::move(factories));
+}
 
 template <class Desc>
-Expected<typename Desc::Op> make_async(FakeAsyncDevice& device, const Near& near, const Desc& d) {
+Expected<typename Desc::Op> make_async(FakeAsyncDevice& device, Context& near, const Desc& d) {
   using Op = typename Desc::Op;
   bool converts = always_converts(d);
-  auto made = near.kokkos->make(converts ? widened(d) : d);
+  auto made = near.make_by_first(converts ? widened(d) : d);
   if (!made.primitive && !converts) {
-    made = near.kokkos->make(widened(d));
+    made = near.make_by_first(widened(d));
     converts = true;
   }
   if (!made.primitive) return made;
@@ -212,7 +214,7 @@ Expected<typename Desc::Op> make_async(FakeAsyncDevice& device, const Near& near
 
 std::unique_ptr<OpFactory> make_fake_async_factory(FakeAsyncDevice& device) {
   auto factory = std::make_unique<OpFactory>("fake");
-  const auto near = std::make_shared<Near>();
+  const std::shared_ptr<Context> near = make_near();
   for_each_type(OpList(), [&]<class Desc>() {
     // These two ops are for the caches of CPUs; a GPU's backend does not have them.
     if constexpr (!std::is_same_v<Desc, ConvMaxPoolDesc> && !std::is_same_v<Desc, ConvMaxPoolForwardDesc>)

@@ -6,6 +6,7 @@
 #include "engine/optim/adam.hpp"
 #include "engine/optim/lamb.hpp"
 #include "engine/optim/lars.hpp"
+#include "engine/optim/muon.hpp"
 #include "tests/support/contexts.hpp"
 #include "tests/train/support.hpp"
 
@@ -154,7 +155,8 @@ TEST(Trainer, AStepWhoseSamplesAreAllOutOfTheBagMovesNothing) {
   adam->clip_norm = 1;
   for (const std::shared_ptr<const Optimizer>& other :
        {std::shared_ptr<const Optimizer>(lars), std::shared_ptr<const Optimizer>(adam),
-        std::shared_ptr<const Optimizer>(std::make_shared<Lamb>())}) {
+        std::shared_ptr<const Optimizer>(std::make_shared<Lamb>()),
+        std::shared_ptr<const Optimizer>(std::make_shared<Muon>())}) {
     o.optimizer = other;
     Training finite(o);
     finite.go();
@@ -188,7 +190,8 @@ class Resume : public ::testing::TestWithParam<int> {
 TEST_P(Resume, ContinuesBitForBit) {
   for (const std::shared_ptr<const Optimizer>& optimizer : {std::shared_ptr<const Optimizer>(std::make_shared<Adam>()),
                                                             {std::make_shared<Lars>()},
-                                                            {std::make_shared<Lamb>()}})
+                                                            {std::make_shared<Lamb>()},
+                                                            {std::make_shared<Muon>()}})
     continues_bit_for_bit(optimizer);
 }
 
