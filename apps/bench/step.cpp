@@ -17,6 +17,7 @@
 #include "engine/base/atomic_file.hpp"
 #include "engine/execute/choose_precision.hpp"
 #include "engine/onnx/export.hpp"
+#include "engine/optim/optimizers.hpp"
 #include "engine/plan/spatial_parts.hpp"
 #include "engine/train/choose_grid.hpp"
 #include "engine/train/choose_stages.hpp"
@@ -27,7 +28,7 @@ namespace {
 
 struct StepOptions {
   app::Subcommand* subcommand = nullptr;
-  std::string net = "mlperf", size, backend, roofline, onnx, precision = "default";
+  std::string net = "mlperf", size, backend, roofline, onnx, precision = "default", optimizer;
   app::DeviceOptions device;
   app::RequestedExchange exchange;
   std::int64_t batch = 0;
@@ -42,7 +43,7 @@ struct StepOptions {
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
   for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "parallel",
-                           "spatial", "channel-parallel", "stages", "micro-batches"})
+                           "optimizer", "spatial", "channel-parallel", "stages", "micro-batches"})
     if (o.subcommand->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -252,7 +253,8 @@ ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Conte
 
 ExitCode run_step(const StepOptions& o, app::Launch& launch) {
   check_inference(o);
-  const Network net = make_network(o.net, o.size);
+  Network net = make_network(o.net, o.size);
+  if (!o.optimizer.empty()) net.optimizer = make_optimizer(o.optimizer);
   const auto session = app::open_device(o.device, launch, o.backend);
   const auto& context = session.context;
   if (o.subcommand->given("as-rank")) return show_plan(o, launch, net, *context);
@@ -325,6 +327,9 @@ void define_step(app::CommandLine& line) {
       .non_negative();
   v.option("--steps", o->steps, "Timed steps, or forward passes; the median is printed", "N").positive();
   v.option("--warmup", o->warmup, "Steps before the timed ones", "N").non_negative();
+  v.option_without_default("--optimizer", o->optimizer,
+                           "How parameters move, with the optimizer's default settings. Default: as published", "NAME")
+      .one_of(optimizer_names());
   v.option("--precision", o->precision,
            "Precision of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
            "Ampere); auto: the precision that is faster here, measured at the start")
