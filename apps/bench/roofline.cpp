@@ -25,7 +25,7 @@ svg .points{stroke:var(--card);stroke-width:1}
 
 double total_ms(const RooflineInput& in) {
   double sum = 0;
-  for (const auto& r : in.rows) sum += r.milliseconds;
+  for (const auto& r : in.rows) sum += r.milliseconds_per_step();
   return sum;
 }
 
@@ -82,12 +82,12 @@ std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arith
   for (const auto& r : rows) {
     const double share = r.share(in.peaks);
     out += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>", escape(r.phase), escape(r.node),
-                       escape(r.op), escape(r.backend), escape(r.kernel));
+                       escape(r.op_with_period()), escape(r.backend), escape(r.kernel));
     if (arithmetic) out += fmt::format("<td class='n'>{}</td>", number(r.gflop));
     out += fmt::format("<td class='n'>{}</td>", number(r.megabytes));
     if (arithmetic) out += fmt::format("<td class='n'>{}</td>", number(intensity(r)));
     out += fmt::format("<td class='n'>{}</td><td class='n'>{:.1f} %</td>", number(r.milliseconds),
-                       all > 0 ? 100 * r.milliseconds / all : 0);
+                       all > 0 ? 100 * r.milliseconds_per_step() / all : 0);
     if (arithmetic) out += fmt::format("<td class='n'>{}</td>", number(r.gflop_per_second()));
     out += fmt::format("<td class='n'>{}</td>", number(r.gigabytes_per_second()));
     out += share > 0 ? fmt::format("<td><span class='share'><i style='width:{:.0f}%'></i></span>{:.1f} %</td></tr>",
@@ -99,7 +99,8 @@ std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arith
 
 std::string tiles(const RooflineInput& in) {
   double gflop = 0, at_peak = 0;
-  for (const auto& r : in.rows) gflop += r.gflop, at_peak += std::min(r.share(in.peaks), 1.0) * r.milliseconds;
+  for (const auto& r : in.rows) 
+    gflop += r.gflop / static_cast<double>(r.period), at_peak += std::min(r.share(in.peaks), 1.0) * r.milliseconds_per_step();
   std::string out = "<div class='tiles'>";
   const auto tile = [&](const std::string& value, const std::string& label) {
     out += fmt::format("<div class='tile'><b>{}</b><span>{}</span></div>", value, label);

@@ -69,7 +69,7 @@ double gflop_of_step(const Executor& executor) {
   double gflop = 0;
   for (const auto& r : executor.rows())
     gflop +=
-        r.gflop * (r.phase == "forward" || r.phase == "backward" ? static_cast<double>(executor.micro_batches()) : 1);
+        r.gflop / static_cast<double>(r.period) * (r.phase == "forward" || r.phase == "backward" ? static_cast<double>(executor.micro_batches()) : 1);
   return gflop;
 }
 
@@ -83,6 +83,7 @@ nlohmann::json row_json(const PlanRow& row, const DevicePeaks& peaks) {
           {"gflop", row.gflop},
           {"megabytes", row.megabytes},
           {"milliseconds", row.milliseconds},
+          {"period", row.period},
           {"gradient_bytes", row.gradient_bytes},
           {"gflop_per_second", row.gflop_per_second()},
           {"gigabytes_per_second", row.gigabytes_per_second()},

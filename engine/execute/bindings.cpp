@@ -9,6 +9,7 @@ Bindings::Bindings(const CompiledGraph& compiled, Parameters& parameters, std::s
                    const Bindings* first)
     : compiled_(compiled), parameters_(parameters), first_(first), arena_(std::move(arena)) {
   const auto& buffers = compiled.program.buffers();
+  for (const auto& [name, shapes] : compiled.own_shapes) parameters_.set_own_shapes(parameters_.at(name), shapes);
   for (const Buffer& b : buffers)
     if (b.storage == Storage::parameter && !b.parameter.empty()) require_layout(b);
   if (!compiled.parameter_block.places.empty()) parameter_block_ = parameters_.place(compiled.parameter_block);

@@ -82,7 +82,7 @@ struct Executor::Impl {
   }
   void run(Slot& of, std::size_t begin, std::size_t end) {
     Communicator* const ranks = exchanges() ? this->ranks() : others;
-    of.calls.run(begin, end, ranks ? &ranks->progress() : nullptr);
+    of.calls.run(begin, end, step, ranks ? &ranks->progress() : nullptr);
   }
   void refresh() {
     for_each_slot([](Slot& s) { s.refresh(); });
@@ -139,6 +139,7 @@ struct Executor::Impl {
   Communicator* others = nullptr;       ///< set_progress()
   bool in_exchange = false;
   std::int64_t micro_batch = 0;         ///< micro-batch of the last forward()
+  std::uint64_t step = 0;               ///< number of the step of the last forward()
   std::vector<MicroBatchSums> sums;     ///< sums of gradients and loss; empty with one micro-batch
   std::vector<MicroBatchState> states;  ///< in the order of CompiledGraph::states; empty with one micro-batch
 };
@@ -266,6 +267,7 @@ void Executor::forward(const ops::StepParams& params, std::int64_t micro_batch) 
   const TraceSpan span("forward", "phase");
   impl_->refresh();
   impl_->micro_batch = micro_batch;
+  impl_->step = params.step;
   ops::StepParams here = params;
   here.sample_offset += micro_batch * plan().options().micro_batch_size();
   Slot& slot = impl_->slot(micro_batch);

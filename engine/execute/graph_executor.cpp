@@ -42,8 +42,9 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
     const bool queues_only = communication == nullptr;
     waits_.push_back(communication && communication->step == Communication::Step::wait);
     const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
-    if (cut || segments_.empty() || segments_.back().queues_only != queues_only)
-      segments_.push_back({i, i, queues_only, queues_only, false, nullptr});
+    if (cut || segments_.empty() || segments_.back().queues_only != queues_only ||
+        !(segments_.back().every == list[i].every))
+      segments_.push_back({i, i, queues_only, queues_only, list[i].every, false, nullptr});
     ++segments_.back().last;
   }
 }
@@ -128,10 +129,11 @@ void GraphExecutor::capture(Segment& s) {
   }
 }
 
-void GraphExecutor::run(std::size_t first, std::size_t last, ProgressEngine* progress) {
+void GraphExecutor::run(std::size_t first, std::size_t last, std::uint64_t step, ProgressEngine* progress) {
   for (Segment& s : segments_) {
     if (s.first < first || s.first >= last) continue;
     KEELSON_EXPECT(s.last <= last);
+    if (!s.every.due(step)) continue;
     if (!s.captured && s.warm && s.capturable && captures_ && !profiling_) capture(s);
     if (s.captured && !profiling_) {
       const TraceTime begin = trace_now();

@@ -13,7 +13,8 @@ namespace keelson {
 /// Runs the calls of a program. If the device can capture work, each run of consecutive computations is captured at
 /// its second execution and launched as a whole from then on. The first execution is call by call, since kernels do
 /// some work only once. Communications stand between the captured graphs. A run that cannot be captured is executed
-/// call by call. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder
+/// call by call. Calls of other steps (Call::every) stand between the captured graphs, too: each run of calls has the
+/// same steps. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder
 /// is active a CallTracer records the calls.
 class GraphExecutor {
  public:
@@ -21,9 +22,9 @@ class GraphExecutor {
   /// passes of a step). All references must outlive the executor.
   GraphExecutor(const Program& program, std::vector<BoundCall>& calls, Device& device,
                 const std::vector<std::size_t>& cuts);
-  /// Runs the calls [first, last). Both are cuts. `progress` advances between calls, or its thread works beside them;
-  /// may be null.
-  void run(std::size_t first, std::size_t last, ProgressEngine* progress);
+  /// Runs those of the calls [first, last) that are due in step number `step`. Both are cuts. `progress` advances
+  /// between calls, or its thread works beside them; may be null.
+  void run(std::size_t first, std::size_t last, std::uint64_t step, ProgressEngine* progress);
   /// Drops the captured graphs. To be called when tensors of the calls have moved.
   void forget();
   /// On: calls are executed and timed one by one (BoundCall::milliseconds).
@@ -36,6 +37,7 @@ class GraphExecutor {
     std::size_t first, last;
     bool queues_only;  ///< has no communications
     bool capturable;
+    Every every = {};  ///< of all its calls
     bool warm = false;
     std::unique_ptr<CapturedGraph> captured;
   };

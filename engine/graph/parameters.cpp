@@ -46,11 +46,31 @@ void Parameters::materialise(Parameter& p, const Layout& layout) {
   p.start = {};
 }
 
+void Parameters::set_own_shapes(Parameter& p, std::map<int, Shape> shapes) {
+  for (const auto& [which, shape] : shapes) {
+    const auto moment = static_cast<std::size_t>(which);
+    if (moment < p.moments.size() && p.moments[moment] && !(p.moments[moment].shape() == shape))
+      fail("{}: moment {} is {} in memory, but shall be {}: make new parameters for another optimizer", p.name, which,
+           to_string(p.moments[moment].shape()), to_string(shape));
+    // remap() and changed_parameters() know the parameter's shape alone.
+    if (moment < p.start_moments.size() && std::ssize(p.start_moments[moment]) != shape.elements())
+      p.start_moments[moment].clear();
+  }
+  p.own_shapes = std::move(shapes);
+}
+
 void Parameters::add_moments(Parameter& p, int count) {
   take_turn();
   while (static_cast<int>(p.moments.size()) < count) {
-    const std::size_t i = p.moments.size();
-    const TensorDesc desc = p.shard ? TensorDesc::plain({p.shard->count}) : p.value.desc();
+    const auto i = p.moments.size();
+    const auto own = p.own_shapes.find(static_cast<int>(i));
+    if (!p.has(static_cast<int>(i))) {
+      p.moments.emplace_back();
+      continue;
+    }
+    const TensorDesc desc = own != p.own_shapes.end() ? TensorDesc::plain(own->second)
+                            : p.shard                 ? TensorDesc::plain({p.shard->count})
+                                                      : p.value.desc();
     p.moments.push_back(context_->allocate(desc, fmt::format("{}/moment{}", p.name, i + 1)));
     if (i >= p.start_moments.size() || p.start_moments[i].empty()) continue;
     set_held(p, p.start_moments[i], static_cast<int>(i));
@@ -96,19 +116,19 @@ std::vector<float> Parameters::held(const Parameter& p, int which) const {
   if (which >= 0 && p.shard)
     fail("{}: this rank has a part of the moments alone, since the optimizer's state is in shards", p.name);
   const auto moment = static_cast<std::size_t>(which);
-  std::vector<float> plain(static_cast<std::size_t>(p.held_shape().elements()));
-  if (which >= 0 && moment >= p.moments.size()) {
-    const bool is_given = moment < p.start_moments.size() && !p.start_moments[moment].empty();
-    return is_given ? p.start_moments[moment] : plain;
-  }
-  context_->read_plain(which < 0 ? p.value : p.moments.at(which), plain.data());
+  const bool is_own = p.own_shapes.contains(which), in_memory = which < 0 || moment < p.moments.size();
+  if (!in_memory && moment < p.start_moments.size() && !p.start_moments[moment].empty()) return p.start_moments[moment];
+  std::vector<float> plain(static_cast<std::size_t>((is_own ? p.shape_of(which) : p.held_shape()).elements()));
+  if (plain.empty() || (is_own && !in_memory)) return plain;
+  context_->read_plain(which < 0 ? p.value : p.moments.at(moment), plain.data());
   return plain;
 }
 
 void Parameters::set(Parameter& p, const std::vector<float>& plain, int which) {
-  KEELSON_EXPECT(static_cast<std::int64_t>(plain.size()) == p.shape.elements());
-  if (!p.part) return set_held(p, plain, which);
-  if (p.part->count > 0) set_held(p, rows_of(plain, p.shape, *p.part), which);
+  KEELSON_EXPECT(static_cast<std::int64_t>(plain.size()) == p.shape_of(which).elements());
+  if (plain.empty() || (p.part && p.part->count == 0)) return;
+  if (!p.part || p.own_shapes.contains(which)) return set_held(p, plain, which);
+  set_held(p, rows_of(plain, p.shape, *p.part), which);
 }
 
 /// As set(), of this rank's part.
@@ -202,8 +222,9 @@ std::vector<float> Parameters::gather_parts(const Parameter& p, int which, Commu
   const auto parts = all_parts(p, ranks);
   std::vector<float> mine;
   if (is_first_with(parts, ranks.rank())) mine = held(p, which);
-  const auto pieces = ranks.gather(mine, 0);
+  auto pieces = ranks.gather(mine, 0);
   if (ranks.rank() != 0) return {};
+  if (p.own_shapes.contains(which)) return pieces;  // the ranks that hold the parameter hold all of it
   std::vector<float> whole(static_cast<std::size_t>(p.shape.elements()));
   const float* next = pieces.data();
   for (std::size_t r = 0; r < parts.size(); ++r)

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,8 +50,19 @@ struct Parameter {
   /// Whether elements of the array are on other ranks alone.
   bool is_elsewhere() const { return part && part->count < shape[part->dim]; }
   /// Optimizer state: momentum, or Adam's m and v. f32, of the shape and layout of the value; (shard->count) if
-  /// there is a shard, and none if that is empty. Made by the first executor of a training plan, zero at first.
+  /// there is a shard, and none if that is empty. Moments with an entry in own_shapes are plain arrays of that shape
+  /// instead. Made by the first executor of a training plan, zero at first.
   std::vector<Tensor> moments;
+  /// Shapes of those moments that have another shape than the parameter, by number: see Parameters::set_own_shapes().
+  /// A shape without elements: the parameter has no such moment, and Parameter::moments has an empty tensor there.
+  std::map<int, Shape> own_shapes;
+  /// Shape of the value (`which` -1), or of a moment, of the whole.
+  const Shape& shape_of(int which) const {
+    const auto own = own_shapes.find(which);
+    return own == own_shapes.end() ? shape : own->second;
+  }
+  /// Whether the value or moment has elements: all but the moments that own_shapes says the parameter has not.
+  bool has(int which) const { return shape_of(which).elements() > 0; }
   std::optional<Shard> shard;  ///< none: this rank has the moments of all elements
   /// Values that remap() has carried over and that no plan has put into device memory yet, in plain order, of the part
   /// that this rank holds. Empty: the value begins as `init` says.
@@ -94,6 +106,9 @@ class Parameters {
   /// Gives the parameter memory in this layout, of Parameter::held_shape(), and its initial value; called once per
   /// parameter, by the first plan. A part of no rows gets no memory.
   void materialise(Parameter& p, const Layout& layout);
+  /// Says which moments of the parameter have another shape than the parameter (Parameter::own_shapes). Such moments
+  /// are never in shards, and are those of the whole parameter. Throws Error if one of them exists in another shape.
+  void set_own_shapes(Parameter& p, std::map<int, Shape> shapes);
   /// Gives `p` `count` moments, unless they exist. The moments are zero, or those that remap() has carried over.
   void add_moments(Parameter& p, int count);
 
@@ -126,7 +141,7 @@ class Parameters {
   /// The parameters of another network, for networks whose units and channels are removed or added. Values and moments
   /// are copied from the parameters of the same names, or as `maps` says. Entries and parameters that are new get the
   /// values that their Init gives in the new network, and zero moments. Parameters that the new network does not have
-  /// are left out. The copies are exact and do not depend on these parameters. They stay in host memory until a plan of
+  /// are left out, and so are moments of shapes of their own, which begin with zeros. The copies are exact and do not depend on these parameters. They stay in host memory until a plan of
   /// the new network chooses layouts.
   ///
   /// Throws InputError for a parameter whose shape has changed without a map that says which entries stay, for maps
@@ -135,9 +150,11 @@ class Parameters {
 
   /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
   /// moment. If the value or the moment has no memory yet, the copy has the values that it will begin with. Waits for
-  /// the device. Throws Error for an array that has elements on other ranks alone: see gather().
+  /// the device. Throws Error for an array that has elements on other ranks alone: see gather(). Empty for a moment that
+  /// the parameter has not (Parameter::has).
   std::vector<float> get(const Parameter& p, int which = -1) const;
-  /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order. A value
+  /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order, those of
+  /// Parameter::shape_of(which). A value
   /// or a moment without memory will begin with these values. This rank's part and shard are written, and nothing else
   /// is kept.
   /// Throws Error for another number of elements.

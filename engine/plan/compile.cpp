@@ -374,6 +374,8 @@ CompiledGraph Compiler::finish(const Graph& graph) {
   c.whole_numbers = whole_numbers;
   for (const auto& [node, next] : build.next_states)
     c.states.push_back({build.nodes[node].name, build.values[node], next});
+  if (options.training && options.optimizer)
+    for (const Parameter& p : build.parameters.all()) c.own_shapes[p.name] = p.own_shapes;
   c.gradients = build.gradients;
   c.sparse_gradients = build.sparse_gradients;
   if (gradients) {

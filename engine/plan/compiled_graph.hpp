@@ -47,6 +47,9 @@ struct CompiledGraph {
   std::int64_t gradient_floats = 0;              ///< f32 elements of the block that holds all whole gradients
   std::size_t buckets = 0;                       ///< number of gradient buckets
   Parameters::Block parameter_block;             ///< of ranks that update shards; else without places
+  /// Of the parameters, with an optimizer: Parameter::own_shapes by the parameter's name. Executors may have other
+  /// parameters than those that the plan was made with.
+  std::map<std::string, std::map<int, Shape>> own_shapes;
   PhaseEnds phase_ends;                          ///< of the program's calls
   std::uint64_t structure = 0;                   ///< as Plan::structure()
 };

@@ -44,7 +44,7 @@ bool merges(const Call& call) {
   return c && c->primitive->merges(c->verb);
 }
 
-/// Reorders computations that have no communication between them.
+/// Reorders computations of the same steps that have no communication between them.
 void gather(const Program& program, std::vector<Call>::iterator first, std::vector<Call>::iterator last, int& number) {
   Levels levels(program);
   std::vector<std::pair<int, Call>> calls;
@@ -66,7 +66,8 @@ void gather_independent_calls(Program& program, std::size_t first) {
   int number = 0;
   const auto communicates = [](const Call& call) { return call.communication() != nullptr; };
   for (auto begin = calls.begin() + static_cast<std::ptrdiff_t>(first); begin != calls.end();) {
-    const auto end = std::find_if(begin, calls.end(), communicates);
+    const auto stands_apart = [&](const Call& call) { return communicates(call) || !(call.every == begin->every); };
+    const auto end = std::find_if(begin, calls.end(), stands_apart);
     gather(program, begin, end, number);
     begin = std::find_if_not(end, calls.end(), communicates);
   }

@@ -58,22 +58,30 @@ std::string list(const Needs& needs) {
 }  // namespace
 
 void require_memory_for_parameters(const Graph& graph, Context& context, const UpdateRule& optimizer) {
-  double count = 0;  // an integer may be too small
-  for (const auto& p : graph.parameters()) {
+  const auto elements_of = [](const Shape& shape) {  // an integer may be too small
     double elements = 1;
-    for (const auto d : p.shape) elements *= static_cast<double>(d);
+    for (const auto d : shape) elements *= static_cast<double>(d);
+    return elements;
+  };
+  const std::size_t states = optimizer.state_names().size();
+  double count = 0, floats = 0;
+  for (const auto& p : graph.parameters()) {
+    const double elements = elements_of(p.shape);
     count += elements;
+    floats += (optimizer.reads_ahead() ? 3 : 2) * elements;
+    for (std::size_t i = 0; i < states; ++i) {
+      const auto own = optimizer.own_state_shape(i, p.shape);
+      floats += own ? elements_of(*own) : elements;
+    }
   }
-  const auto arrays = 2 + optimizer.state_names().size() + (optimizer.reads_ahead() ? 1 : 0);
-  const double needed = count * static_cast<double>(arrays * sizeof(float));
+  const double needed = floats * sizeof(float);
   const auto memory = context.device().memory();
   const auto available = static_cast<double>(memory.available);
   if (memory.total > 0 && needed > available)  // 0: not known
     refuse(
-        "{:.3g} parameters in {} arrays (values, gradients, the optimizer's state) need {}, but {} are available on "
-        "{}: "
-        "give a smaller network, or raise --memory-limit if it is set",
-        count, arrays, size(needed), size(available), context.device().describe());
+        "{:.3g} parameters with {:.3g} numbers in all (values, gradients, the optimizer's state) need {}, but {} are "
+        "available on {}: give a smaller network, or raise --memory-limit if it is set",
+        count, floats, size(needed), size(available), context.device().describe());
 }
 
 std::string describe_memory_needs(const Graph& graph, Context& context, PlanOptions options) {

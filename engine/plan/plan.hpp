@@ -100,8 +100,9 @@ struct Pass {
 /// What a rank exchanges in a step for one purpose.
 struct Exchanged {
   std::string what;           ///< "gradients", "parameters", "rows of samples", "channels", "values of stages", "sums"
-  double bytes = 0;           ///< sent to other ranks, or given to a sum or a gather over ranks
-  std::int64_t messages = 0;  ///< number of sends, sums and gathers
+  /// Sent to other ranks, or given to a sum or a gather over ranks. Calls with a period count by 1 / period.
+  double bytes = 0;
+  std::int64_t messages = 0;  ///< number of sends, sums and gathers, of a step in which all calls run
 };
 
 /// One call of a plan, for people and for tools.
@@ -113,11 +114,15 @@ struct PlanRow {
   std::string kernel;               ///< "brgconv:avx512_core"
   std::string layout;               ///< of the first result: "plain", "channels-last"
   double gflop = 0, megabytes = 0;  ///< work of the call in 10^9 FLOP; memory read and written in 10^6 bytes
-  double milliseconds = 0;          ///< median over profiled steps; 0 if not profiled
+  double milliseconds = 0;          ///< median over profiled steps in which the call runs; 0 if not profiled
+  std::uint64_t period = 1;         ///< the call runs in one of so many steps (Every)
   double sent_megabytes = 0;        ///< of the start of a send: 10^6 bytes that travel to the other rank
   /// Gradients that are whole on this rank behind the call, which is the last to write them: bytes of f32.
   std::size_t gradient_bytes = 0;
 
+  std::string op_with_period() const;  ///< "conv"; with a period "inverse roots, every 20 steps"
+  /// Milliseconds of a step, on average over the period.
+  double milliseconds_per_step() const { return milliseconds / static_cast<double>(period); }
   /// 10^9 FLOP per second; 0 if not profiled.
   double gflop_per_second() const { return milliseconds > 0 ? gflop / milliseconds * 1e3 : 0; }
   /// 10^9 bytes per second; 0 if not profiled.
@@ -158,7 +163,7 @@ class Plan {
 
   /// All calls in the order of the step, without milliseconds.
   std::vector<PlanRow> rows() const;
-  /// Prints a table of `rows`, by default rows(), with sums. With `peaks` the table also has each row's share of the
+  /// Prints a table of `rows`, by default rows(), with sums, in which a call with a period counts by 1 / period. With `peaks` the table also has each row's share of the
   /// device's peaks.
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr, const std::vector<PlanRow>* rows = nullptr) const;
   /// The reorders of one step, one line each: "conv1/dst: plain -> channels-last". Tests compare these lines.

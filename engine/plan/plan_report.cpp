@@ -96,10 +96,15 @@ std::vector<Exchanged> exchanged_in(const CompiledGraph& compiled) {
     auto found = std::ranges::find(all, what, &Exchanged::what);
     if (found == all.end()) found = all.insert(all.end(), {what});
     const BufferId given = k->desc.src != no_buffer ? k->desc.src : k->desc.dst;
-    found->bytes += static_cast<double>(times) * static_cast<double>(program.buffer(given).bytes);
+    found->bytes += static_cast<double>(times) * static_cast<double>(program.buffer(given).bytes) /
+                    static_cast<double>(c.every.period);
     found->messages += times;
   }
   return all;
+}
+
+std::string PlanRow::op_with_period() const {
+  return period == 1 ? op : fmt::format("{}, every {} steps", op, period);
 }
 
 std::string op_name(const Call& call) {
@@ -117,6 +122,7 @@ std::vector<PlanRow> plan_rows(const Program& program) {
     r.phase = to_string(c.phase);
     r.node = c.node;
     r.op = op_name(c);
+    r.period = c.every.period;
     if (computed) {
       r.backend = computed->primitive->backend_of(computed->verb);
       r.kernel = computed->primitive->name(computed->verb);
@@ -155,6 +161,7 @@ std::uint64_t plan_hash(const CompiledGraph& compiled) {
     if (updates_differ && (c.phase == Phase::update || waits)) continue;
     h.add(c.node);
     h.add(c.op);
+    if (!c.every.always()) h.add(fmt::format("every {} from {}", c.every.period, c.every.first));
     if (const Computation* k = c.computation()) h.add(k->primitive->name(k->verb));
     if (const Communication* k = c.communication())
       h.add(fmt::format("{} {}", ProcessGrid::to_string(k->desc.axes), k->desc.group));
@@ -189,6 +196,7 @@ std::uint64_t plan_structure(const CompileState& build, const std::vector<Graph:
     const CommunicationDesc& d = k->desc;
     h.add(c.node);
     h.add(c.op);
+    if (!c.every.always()) h.add(fmt::format("every {} from {}", c.every.period, c.every.first));
     h.add(fmt::format("{} {} {} {} {} {} {}", ProcessGrid::to_string(d.axes), d.group, d.peer, d.periodic,
                       static_cast<int>(d.wire), static_cast<int>(d.order), d.label));
     for (const Operand& o : c.operands)
@@ -202,11 +210,12 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
                 const DevicePeaks* peaks) {
   std::size_t widths[5] = {5, 4, 2, 7, 6};
   for (const PlanRow& r : rows) {
-    const std::string* cells[5] = {&r.phase, &r.node, &r.op, &r.backend, &r.kernel};
+    const std::string op = r.op_with_period();
+    const std::string* cells[5] = {&r.phase, &r.node, &op, &r.backend, &r.kernel};
     for (int i = 0; i < 5; ++i) widths[i] = std::max(widths[i], cells[i]->size());
   }
   const auto line = [&](const PlanRow& r, const std::array<std::string, 5>& numbers) {
-    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op, widths[2],
+    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op_with_period(), widths[2],
                        r.backend, widths[3], r.kernel, widths[4]);
     for (std::size_t i = 0; i < (peaks ? 5 : 4); ++i) out << fmt::format(" {:>9}", numbers[i]);
     out << "  " << r.layout << "\n";
@@ -223,10 +232,11 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
     line(r,
          {decimals(r.gflop, 3), decimals(r.megabytes, 2), decimals(r.milliseconds, 3, timed),
           decimals(r.gflop_per_second(), 1, timed && r.gflop > 0), share > 0 ? decimals(100 * share, 1) + " %" : "-"});
-    total.gflop += r.gflop;
-    total.megabytes += r.megabytes;
-    total.milliseconds += r.milliseconds;
-    at_peak += std::min(share, 1.0) * r.milliseconds;
+    const auto period = static_cast<double>(r.period);
+    total.gflop += r.gflop / period;
+    total.megabytes += r.megabytes / period;
+    total.milliseconds += r.milliseconds_per_step();
+    at_peak += std::min(share, 1.0) * r.milliseconds_per_step();
   }
   const bool training = plan.options().training;
   out << fmt::format(

@@ -65,11 +65,12 @@ std::size_t Program::offset_in_root(BufferId id) const {
 /// reading it; a sum over ranks writes nothing new. A gradient counts as written once any gradient is whose memory
 /// overlaps: a bucket, or the block of all gradients, is read through a buffer of its own.
 void Program::require_written() const {
-  std::vector<bool> written(buffers_.size());
+  std::vector<const Every*> written(buffers_.size());  // by calls of these steps; null: by none
   std::vector<const Buffer*> gradients;
-  const auto is_written = [&](BufferId id) {
+  const auto is_written = [&](BufferId id, const Every& reader) {
     const Buffer& b = buffer(id);
-    if (b.storage == Storage::arena) return static_cast<bool>(written[static_cast<std::size_t>(id)]);
+    const Every* const writer = written[static_cast<std::size_t>(id)];
+    if (b.storage == Storage::arena) return writer && (writer->always() || *writer == reader);
     if (b.storage != Storage::gradients) return true;
     return std::any_of(gradients.begin(), gradients.end(), [&](const Buffer* g) {
       return g->offset < b.offset + b.bytes && b.offset < g->offset + g->bytes;
@@ -77,14 +78,16 @@ void Program::require_written() const {
   };
   for (const Call& c : calls_) {
     for (const Operand& o : c.operands)
-      if (o.id != no_buffer && o.access == ops::Access::read && !is_written(root(o.id)))
-        fail("{}: {} of phase {}, operand {}: reads the buffer '{}', which no call before writes", c.node, c.op,
-             to_string(c.phase), to_string(o.role), buffer(o.id).name);
+      if (o.id != no_buffer && o.access == ops::Access::read && !is_written(root(o.id), c.every))
+        fail("{}: {} of phase {}, operand {}: reads the buffer '{}', which no call before writes{}", c.node, c.op,
+             to_string(c.phase), to_string(o.role), buffer(o.id).name,
+             written[static_cast<std::size_t>(root(o.id))] ? " in all of these steps: keep it in a state" : "");
     for (const Operand& o : c.operands) {
       const bool writes = o.access == ops::Access::write || (o.access == ops::Access::update && c.computation());
       if (o.id == no_buffer || !writes) continue;
       const Buffer& b = buffer(root(o.id));
-      written[static_cast<std::size_t>(root(o.id))] = true;
+      const Every*& steps = written[static_cast<std::size_t>(root(o.id))];
+      if (!steps || !steps->always()) steps = &c.every;
       if (b.storage == Storage::gradients) gradients.push_back(&b);
     }
   }

@@ -100,6 +100,18 @@ struct CommunicationDesc {
   bool point_to_point() const { return kind == CollectiveDesc::Kind::send || kind == CollectiveDesc::Kind::receive; }
 };
 
+/// The steps in which a call runs: step `first`, and every `period` steps from there on. The number of a step is
+/// ops::StepParams::step.
+struct Every {
+  std::uint64_t period = 1;  ///< 1: every step from `first` on
+  std::uint64_t first = 0;   ///< no earlier step
+
+  bool always() const { return period == 1 && first == 0; }  ///< whether the call runs in all steps
+  /// Whether the call runs in this step.
+  bool due(std::uint64_t step) const { return step >= first && (step - first) % period == 0; }
+  bool operator==(const Every&) const = default;
+};
+
 /// The start or the end of a collective. Computations may stand between the two.
 struct Communication {
   /// Whether the call begins the collective, or returns when the collective has ended.
@@ -117,6 +129,9 @@ struct Call {
   std::variant<Computation, Communication> work;  ///< what the call does
   /// Above 0: neighbours with the same number do not depend on each other and may run by Device::run_together().
   int together = 0;
+  /// In which steps the call runs; both steps of a communication alike. Of calls of the phase update alone. What other
+  /// calls read of its results has to be in memory that is kept (Storage::owned, Storage::moment).
+  Every every = {};
 
   /// The computation, or null for a communication.
   const Computation* computation() const { return std::get_if<Computation>(&work); }
@@ -164,7 +179,7 @@ class Program {
   /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the
   /// arena is then larger than lower_bound(), other orders are tried, too. Call place() once, when all calls are there.
   /// Throws Error, naming call, operand and buffer, if a call reads a buffer of the arena, or a gradient, that no
-  /// call before has written.
+  /// call before has written in the same step.
   void place();
   int channels() const { return channels_; }  ///< number of collectives so far
   int new_channel() { return channels_++; }   ///< a number for one more collective (Communication::channel)

@@ -8,12 +8,25 @@
 
 namespace keelson {
 
+void set_own_shapes(Parameters& parameters, const UpdateRule& rule) {
+  const std::size_t states = rule.state_names().size();
+  for (Parameter& p : parameters.all()) {
+    std::map<int, Shape> own;
+    for (std::size_t i = 0; i < states && p.kind == ParameterKind::trained; ++i)
+      if (const auto shape = rule.own_state_shape(i, p.shape)) own.emplace(static_cast<int>(i), *shape);
+    parameters.set_own_shapes(p, std::move(own));
+  }
+}
+
 UpdateBuilder::UpdateBuilder(CompileState& build, const Graph& graph, const Gradients& gradients,
-                             std::vector<std::string> state_names)
+                             const UpdateRule& rule)
     : build_(build),
       shards_(gradients.shards() ? &*gradients.shards() : nullptr),
       sums_over_ranks_(shards_ != nullptr),
-      state_names_(std::move(state_names)) {
+      rule_(rule),
+      state_names_(rule.state_names()) {
+  set_own_shapes(build.parameters, rule);
+  if (rule.needs_whole_parameters()) require_whole();
   const auto outer = matrices_of_outer_layers(graph);
   const auto add = [&](const std::string& name, BufferId value, BufferId gradient, BufferId rows, std::int64_t count) {
     parameters_.push_back({name, build_.parameters.at(name).shape, value, gradient, rows, count, outer.contains(name)});
@@ -36,6 +49,19 @@ UpdateBuilder::UpdateBuilder(CompileState& build, const Graph& graph, const Grad
         build_.program.add("gradients", TensorDesc::plain({gradients.floats()}), Storage::gradients));
   for (const SparseGradient& g : build_.sparse_gradients) gradient_parts_.push_back(g.values);
   sums_over_ranks_ = build_.ranks(other_parameters()) > 1;
+}
+
+void UpdateBuilder::require_whole() const {
+  if (shards_)
+    refuse(
+        "shards of the optimizer (--shard-optimizer) with an optimizer that reads whole parameters: leave this option "
+        "out, or take another optimizer");
+  for (const Parameter& p : build_.parameters.all())
+    if (p.part && p.part->count > 0 && p.is_elsewhere())
+      refuse(
+          "{}: ranks share this parameter (--channel-parallel, --spatial), but the optimizer reads whole parameters: "
+          "leave this option out, or take another optimizer",
+          p.name);
 }
 
 BufferId UpdateBuilder::new_sums(const std::string& name, std::int64_t count) {
@@ -163,13 +189,32 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
          p.name);
   const auto [at, is_new] = states_.try_emplace({p.name, name}, no_buffer);
   if (!is_new) return at->second;
-  at->second = new_moment(p.name, desc(p.value), name, static_cast<std::size_t>(found - state_names_.begin()));
+  const auto number = static_cast<std::size_t>(found - state_names_.begin());
+  const auto own = rule_.own_state_shape(number, p.shape);
+  if (!own || own->elements() > 0)
+    at->second = new_moment(p.name, own ? TensorDesc::plain(*own) : desc(p.value), name, number);
   return at->second;
 }
 
 BufferId UpdateBuilder::new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
                                    std::size_t number) {
   return moment_buffer(build_, parameter, desc, name, number);
+}
+
+BufferId UpdateBuilder::in_layout(BufferId b, const Layout& layout, const std::string& node) {
+  const TensorDesc from = desc(b), to = from.with(layout);
+  if (from == to) return b;
+  const BufferId copy = new_buffer(build_.program.buffer(b).name, to);
+  call<ops::Reorder, ops::Reorder::Forward>(node, "reorder", make(ops::ReorderDesc{from, to}), {.src = b, .dst = copy});
+  return copy;
+}
+
+void UpdateBuilder::sum_parts(BufferId values, const std::string& what, const Every& every) {
+  if (ranks() == 1) return;
+  Call start = start_of(build_, {Phase::update, what, ""}, {.dst = values, .label = what});
+  start.every = every;
+  build_.program.calls().push_back(start);
+  build_.program.calls().push_back(end_of(start));
 }
 
 BufferId UpdateBuilder::new_buffer(const UpdatedParameter& p, const std::string& name) {

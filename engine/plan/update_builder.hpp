@@ -27,9 +27,8 @@ struct UpdatedParameter {
 /// kernels.
 class UpdateBuilder {
  public:
-  /// `graph`: of the plan, before fusion. `state_names`: UpdateRule::state_names().
-  UpdateBuilder(CompileState& build, const Graph& graph, const Gradients& gradients,
-                std::vector<std::string> state_names);
+  /// `graph`: of the plan, before fusion. `rule`: of the optimizer that will append its calls. Must outlive the builder.
+  UpdateBuilder(CompileState& build, const Graph& graph, const Gradients& gradients, const UpdateRule& rule);
 
   /// All parameters that have a gradient, each once. If each rank updates shards: this rank's slices of them.
   const std::vector<UpdatedParameter>& parameters() const { return parameters_; }
@@ -55,14 +54,28 @@ class UpdateBuilder {
 
   BufferId step_params() const { return build_.step_params; }  ///< one ops::StepParams, u8
   BufferId loss_scale() const { return build_.loss_scale; }    ///< one ops::LossScale; no_buffer without checks
-  /// A state of the parameter, by name. Throws Error for a name that is not among the optimizer's state_names().
+  /// A state of the parameter, by name: of the parameter's layout, or plain in the shape of own_state_shape();
+  /// no_buffer if the parameter has no such state. Throws Error for a name that is not among the optimizer's
+  /// state_names().
   BufferId state(const UpdatedParameter& p, const std::string& name);
   /// A buffer in the arena, of the parameter's shape and layout.
   BufferId new_buffer(const UpdatedParameter& p, const std::string& name);
   /// A buffer in the arena, of another shape or layout.
   BufferId new_buffer(const UpdatedParameter& p, const std::string& name, const TensorDesc& desc);
-  /// The memory of a buffer as another tensor, which needs no more bytes.
-  BufferId view(BufferId of, const TensorDesc& desc) { return build_.program.view(of, desc); }
+  /// A buffer in the arena.
+  BufferId new_buffer(const std::string& name, const TensorDesc& desc) { return build_.program.add(name, desc); }
+  /// A part of a buffer from byte `offset` on: Program::view().
+  BufferId view(BufferId b, const TensorDesc& desc, std::size_t offset = 0) { return build_.program.view(b, desc, offset); }
+  /// A copy of `b` in a new buffer of this layout; `b` itself if it has that layout. Appends the call of a reorder.
+  BufferId in_layout(BufferId b, const Layout& layout, const std::string& node);
+  /// Ranks that have the same parameters and the same sums of gradients, and this rank's number among them.
+  int ranks() const { return build_.ranks(Distribution::batch); }
+  int rank() const { return ranks() > 1 ? build_.grid->number(Distribution::batch) : 0; }  ///< from 0
+  /// The device's context, for primitives that consist of others.
+  Context& context() { return build_.parameters.context(); }
+  /// Appends the sum of `values`, f32 or f64, over ranks(): each rank has computed some of the elements, and zeros in
+  /// the place of the others. The sum is exact. `what` names it in reports. Runs in line: it begins and ends here.
+  void sum_parts(BufferId values, const std::string& what, const Every& every = {});
   /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
   /// Makes a primitive. Throws InputError if no backend supports the description.
@@ -70,11 +83,13 @@ class UpdateBuilder {
   std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
     return build_.parameters.context().make(desc);
   }
-  /// Appends the call of a verb to the update. `node` and `op` name the call in reports. Throws Error for operands that
-  /// do not fit the declaration.
+  /// Appends the call of a verb to the update. `node` and `op` name the call in reports. With `every` the call runs in
+  /// these steps alone (Call::every). Throws Error for operands that do not fit the declaration.
   template <class Op, template <class> class Args>
-  void call(const std::string& node, const std::string& op, std::shared_ptr<Op> primitive, const Args<Buffers>& args) {
+  void call(const std::string& node, const std::string& op, std::shared_ptr<Op> primitive, const Args<Buffers>& args,
+            const Every& every = {}) {
     append_call<Op, Args>(build_.program, {Phase::update, node, op}, std::move(primitive), args);
+    build_.program.calls().back().every = every;
     if (sums_over_ranks_) put_updates_aside();
   }
   /// Appends what stands behind all calls of the optimizer. The plan calls this function; optimizers do not.
@@ -85,6 +100,7 @@ class UpdateBuilder {
   BufferId new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
                       std::size_t number);
   void put_updates_aside();
+  void require_whole() const;
   void add_norms();
   void sum_over_ranks(BufferId own, BufferId all, const std::string& what);
   std::int64_t number_of(const UpdatedParameter& p) const;
@@ -104,6 +120,7 @@ class UpdateBuilder {
   static constexpr std::int64_t norms_per_parameter = 2;
   BufferId own_norms_ = no_buffer, norms_ = no_buffer;
   std::vector<Call> updates_;
+  const UpdateRule& rule_;
   std::vector<std::string> state_names_;
   std::vector<UpdatedParameter> parameters_;
   BufferId global_norm_ = no_buffer;

@@ -1,13 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "engine/tensor/shape.hpp"
+
 namespace keelson {
 
 class UpdateBuilder;
+class Parameters;
 
 /// What each rank along the axes data and space keeps a part of, in place of the whole: ZeRO, Rajbhandari et al. 2020,
 /// arXiv 1910.02054. Ranks sum gradients by reduce-scatter, update the parameters of their own part, and gather the
@@ -36,8 +40,22 @@ struct UpdateRule {
   virtual ~UpdateRule() = default;  ///< for derived classes
 
   /// The names of the arrays that belong to each parameter, as PyTorch has them: "momentum_buffer", "exp_avg". Each
-  /// array has the parameter's shape and layout and is zero at first. Checkpoints store these arrays.
+  /// array has the parameter's shape and layout, or the shape that own_state_shape() says, and is zero at first.
+  /// Checkpoints store these arrays.
   virtual std::vector<std::string> state_names() const = 0;
+
+  /// The shape of state number `state` of state_names() for a parameter of the shape `parameter`, if it is not that of
+  /// the parameter: a plain array, for example a matrix for each dimension. A shape without elements: the parameter has
+  /// no such state. No value: the parameter's shape and layout. Optimizers with such states need whole parameters. A
+  /// network whose shapes change begins with zeros in these states, so append_updates() has to cope with zeros.
+  virtual std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter) const {
+    (void)state, (void)parameter;
+    return std::nullopt;
+  }
+
+  /// Whether the update of a parameter needs all of the parameter on the rank that makes it: then there are no shards
+  /// of the optimizer, and ranks do not share a layer's parameters.
+  virtual bool needs_whole_parameters() const { return false; }
 
   /// Whether a row of a parameter does not change if its gradient is zero. If so, plans keep gradients with few
   /// non-zero rows (of an embedding) as rows, and append_updates() has to support such gradients. Else all gradients
@@ -52,5 +70,9 @@ struct UpdateRule {
   /// gradients, checked.
   virtual void append_updates(UpdateBuilder& builder) const = 0;
 };
+
+/// Gives all trained parameters the shapes of their states (Parameters::set_own_shapes()). Plans for training do so; who
+/// reads or writes states before there is a plan calls this function. Throws as Parameters::set_own_shapes().
+void set_own_shapes(Parameters& parameters, const UpdateRule& rule);
 
 }  // namespace keelson

@@ -68,7 +68,7 @@ void exchange_parameters(CompileState& build, const Shards& shards) {
 
 void append_updates(CompileState& build, const Graph& graph, const UpdateRule& optimizer, const Gradients& gradients,
                     Wire wire) {
-  UpdateBuilder builder(build, graph, gradients, optimizer.state_names());
+  UpdateBuilder builder(build, graph, gradients, optimizer);
   auto& calls = build.program.calls();
   const auto starts = build.lag ? exchange_starts(build, builder, wire) : std::vector<Call>();
   for (const Call& start : starts) calls.push_back(end_of(start));

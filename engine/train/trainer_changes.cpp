@@ -37,14 +37,15 @@ std::map<std::string, std::string> describe(const NetworkChange& change) {
   return values;
 }
 
-/// Calls f(name in RunState::NetworkBefore, parameter, number of the moment or -1) for all arrays of the network.
+/// Calls f(name in RunState::NetworkBefore, parameter, number of the moment or -1) for all arrays that the network has.
 template <class P, class F>
 void each_array(P& parameters, const std::vector<std::string>& moments, F f) {
   for (auto& p : parameters.all()) {
     f(detail::parameter_path(p.name).substr(1), p, -1);
     if (p.kind == ParameterKind::trained)
       for (std::size_t m = 0; m < moments.size(); ++m)
-        f(detail::moment_path(moments[m], p.name).substr(1), p, static_cast<int>(m));
+        if (p.has(static_cast<int>(m)))
+          f(detail::moment_path(moments[m], p.name).substr(1), p, static_cast<int>(m));
   }
 }
 
@@ -65,7 +66,7 @@ void broadcast_parameters(Parameters& parameters, std::size_t moments, Communica
   for (auto& p : parameters.all()) {
     const int arrays = p.kind == ParameterKind::trained ? static_cast<int>(moments) : 0;
     for (int which = -1; which < arrays; ++which) {
-      std::vector<float> plain(static_cast<std::size_t>(p.shape.elements()));
+      std::vector<float> plain(static_cast<std::size_t>(p.shape_of(which).elements()));
       if (ranks.rank() == root) plain = parameters.get(p, which);
       ranks.broadcast(plain.data(), plain.size() * sizeof(float), root);
       if (ranks.rank() != root) parameters.set(p, plain, which);
@@ -222,7 +223,7 @@ void Trainer::remember_network() {
   auto before = std::make_shared<RunState::NetworkBefore>();
   before->topology = state_.topology;
   each_array(parameters_, options_.moments(), [&](const std::string& name, const Parameter& p, int which) {
-    before->arrays[name] = {p.shape, parameters_.get(p, which)};
+    before->arrays[name] = {p.shape_of(which), parameters_.get(p, which)};
   });
   state_.before = std::move(before);
 }
@@ -238,11 +239,12 @@ void Trainer::restore_network() {
   };
   if (const auto differs = difference(Topology(graph), wanted); !differs.empty()) refuse_other(differs);
   Parameters parameters(graph, parameters_.context(), parameters_.seed());
+  set_own_shapes(parameters, *options_.optimizer);
   each_array(parameters, options_.moments(), [&](const std::string& name, Parameter& p, int which) {
     const auto found = before->arrays.find(name);
     if (found == before->arrays.end()) refuse_other(name + " is missing");
-    if (!(found->second.shape == p.shape))
-      refuse_other(fmt::format("{} is {}, expected {}", name, to_string(found->second.shape), to_string(p.shape)));
+    if (const Shape& shape = p.shape_of(which); !(found->second.shape == shape))
+      refuse_other(fmt::format("{} is {}, expected {}", name, to_string(found->second.shape), to_string(shape)));
     parameters.set(p, found->second.values, which);
   });
   set_network(std::move(graph), std::move(parameters));
@@ -292,7 +294,7 @@ void Trainer::resume(const CheckpointReader& reader) {
   require_resumable(reader, state_, pruning_.enabled());
   auto graph = network_of(reader);
   std::optional<Parameters> parameters;
-  if (graph) parameters.emplace(*graph, parameters_.context(), parameters_.seed());
+  if (graph) set_own_shapes(parameters.emplace(*graph, parameters_.context(), parameters_.seed()), *options_.optimizer);
   const bool within = reader.state().step_in_epoch > 0;
   reader.check(
       options_.network, parameters ? *parameters : parameters_, options_.moments(),

@@ -5,7 +5,8 @@
 namespace keelson {
 
 bool TrainerOptions::whole_parameters() const {
-  return exchange.shards != OptimizerShards::none || sync.kind != SyncMode::Kind::synchronous || change_network;
+  return exchange.shards != OptimizerShards::none || sync.kind != SyncMode::Kind::synchronous || change_network ||
+         (optimizer && optimizer->needs_whole_parameters());
 }
 
 PlanOptions TrainerOptions::plan() const {

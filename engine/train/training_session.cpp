@@ -23,6 +23,7 @@ TrainingSession::TrainingSession(const Graph& graph, Parameters& parameters, con
 void TrainingSession::make() {
   release();
   rows_ = {};
+  set_own_shapes(parameters_, *options_.optimizer);  // ranks that wait make no plan
   if (ranks_.waits()) return;
   PlanOptions plan = options_.plan();
   plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;

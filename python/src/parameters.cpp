@@ -41,7 +41,7 @@ nb::object array_of(const Shape& shape, const std::vector<float>& values) {
 
 nb::object get(NetworkParameters& p, const std::string& name, int moment) {
   const Parameter& parameter = parameter_of(p, name);
-  return array_of(parameter.shape, in_turn(p, [&] { return p.values.get(parameter, moment); }));
+  return array_of(parameter.shape_of(moment), in_turn(p, [&] { return p.values.get(parameter, moment); }));
 }
 
 /// Sets a parameter's values. If the parameter has no memory yet, they become its initial values.

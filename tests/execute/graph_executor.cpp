@@ -55,10 +55,28 @@ TEST(GraphExecutor, RecordsAtTheSecondRunAndAgainAfterForget) {
   const int replays[] = {0, 2, 4, 4, 6};
   for (int run = 0; run < 5; ++run) {
     if (run == 3) replay.forget();
-    replay.run(0, 2, nullptr);
+    replay.run(0, 2, 0, nullptr);
     device.fence();
     EXPECT_EQ(device.launches(), replays[run]) << run;
     for (int count : done) EXPECT_EQ(count, run + 1);
+  }
+}
+
+/// The two calls are a recording each, without a cut between them.
+TEST(GraphExecutor, CallsOfSomeStepsAreRecordedApart) {
+  FakeAsyncDevice device(FakeAsyncDevice::Reach::device);
+  int done[2] = {};
+  Program program = two_calls(device, done);
+  program.calls()[1].every = {3, 1};
+  auto calls = bound(program);
+  GraphExecutor replay(program, calls, device, {0});
+  const int runs_of_second[] = {0, 1, 1, 1, 2, 2, 2, 3}, replays[] = {0, 1, 2, 3, 5, 6, 7, 9};
+  for (std::uint64_t step = 0; step < 8; ++step) {
+    replay.run(0, 2, step, nullptr);
+    device.fence();
+    EXPECT_EQ(done[0], static_cast<int>(step) + 1);
+    EXPECT_EQ(done[1], runs_of_second[step]) << step;
+    EXPECT_EQ(device.launches(), replays[step]) << step;
   }
 }
 
@@ -69,7 +87,7 @@ TEST(GraphExecutor, WhatCannotBeRecordedIsExecutedCallByCall) {
   auto calls = bound(program);
   GraphExecutor replay(program, calls, device, {0, 1});
   for (int run = 0; run < 4; ++run) {
-    replay.run(0, 2, nullptr);
+    replay.run(0, 2, 0, nullptr);
     device.fence();
     for (int count : done) EXPECT_EQ(count, run + 1);
   }

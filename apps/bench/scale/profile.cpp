@@ -117,9 +117,9 @@ StepProfile profile_of(const std::vector<PlanRow>& rows, const std::string& titl
   auto bytes = parameter_bytes(rows);
   for (const auto& r : rows) {
     const double seconds = r.milliseconds * 1e-3;
-    p.gflop += r.gflop;
+    p.gflop += r.gflop / static_cast<double>(r.period);
     if (r.phase == "forward") p.forward += seconds;
-    if (r.phase == "update") p.update += seconds;
+    if (r.phase == "update") p.update += r.milliseconds_per_step() * 1e-3;
     if (r.phase == "forward" || r.phase == "backward") p.calls.push_back(call_of(r, bytes[r.node], copy_bandwidth));
     if (r.phase != "backward") continue;
     p.backward += seconds;
@@ -144,6 +144,7 @@ StepProfile read_profile(const std::string& file) {
       row.megabytes = r.at("megabytes");
       row.gflop = r.at("gflop");
       row.milliseconds = r.at("milliseconds");
+      row.period = r.value("period", std::uint64_t{1});
       row.gradient_bytes = r.at("gradient_bytes");
       rows.push_back(std::move(row));
     }

@@ -217,13 +217,13 @@ std::string plan_table(const ReportInput& in) {
     return v <= 0 ? std::string() : v < 1000 ? fmt::format("{:.3g}", v) : fmt::format("{:.0f}", v);
   };
   for (const auto& r : in.plan) {
-    gflop += r.gflop;
-    ms += r.milliseconds;
+    gflop += r.gflop / static_cast<double>(r.period);
+    ms += r.milliseconds_per_step();
     rows += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='n'>{}</td><td "
         "class='n'>{}</td><td class='n'>{}</td>"
         "<td class='n'>{}</td></tr>",
-        escape(r.phase), escape(r.node), escape(r.op), escape(r.backend), escape(r.kernel), escape(r.layout),
+        escape(r.phase), escape(r.node), escape(r.op_with_period()), escape(r.backend), escape(r.kernel), escape(r.layout),
         cell(r.gflop), cell(r.megabytes), cell(r.milliseconds),
         r.milliseconds > 0 ? cell(r.gflop / r.milliseconds * 1000) : "");
   }

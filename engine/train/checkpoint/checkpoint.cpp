@@ -126,8 +126,8 @@ CheckpointCopy copy_run(const RunState& state, const Parameters& parameters, con
   }
   for (std::size_t m = 0; m < moments.size(); ++m)
     for (const auto& p : parameters.all())
-      if (p.kind == ParameterKind::trained)
-        add(moment_path(moments[m], p.name), p.shape, parameters.gather(p, static_cast<int>(m), ranks));
+      if (const auto which = static_cast<int>(m); p.kind == ParameterKind::trained && p.has(which))
+        add(moment_path(moments[m], p.name), p.shape_of(which), parameters.gather(p, which, ranks));
   // Behind the gathering, in which all ranks take part.
   for (const auto& a : copy.arrays) check_finite(a.path, a.values, state.step);
   for (const auto& [name, c] : state.carried) check_finite(carried_path(name), c.values, state.step);

@@ -17,8 +17,9 @@
 /// - `/parameters/LAYER/weights`, `/parameters/LAYER/bias`: float32, plain: convolution (O, I, D, H, W), dense (out,
 /// in).
 ///   Attribute "names" of /parameters lists the parameters in the network's order.
-/// - `/optimizer/MOMENT/LAYER/weights`: float32, of the same shapes. Moments: "momentum" (SGD, LARS) or "m", "v" (Adam,
-///   LAMB).
+/// - `/optimizer/MOMENT/LAYER/weights`: float32, of the same shapes, or of shapes of their own (Shampoo). Moments:
+///   "momentum" (SGD, LARS) or "m", "v" (Adam, LAMB), else UpdateRule::state_names(). Not every parameter has every
+///   moment.
 /// - `/state/NAME`: float32 (global batch, ...): recurrent states, in checkpoints within an epoch.
 /// - `/samples/NAME`: float32 (training samples): RunState::of_samples.
 /// - `/texts/NAME`: uint8: RunState::texts.

@@ -88,8 +88,8 @@ std::vector<std::string> array_paths(const hdf5::File& file, const std::vector<s
   const auto statistics = texts(file, "/parameters", "statistics");
   const std::set<std::string> without_moments(statistics.begin(), statistics.end());
   for (const auto& m : moments)
-    for (const auto& n : names)
-      if (!without_moments.contains(n)) paths.push_back(moment_path(m, n));
+    for (const auto& n : names)  // not every parameter has every moment
+      if (const auto path = moment_path(m, n); !without_moments.contains(n) && file.has(path)) paths.push_back(path);
   for (const auto& n : names_in(file, "/state")) paths.push_back(carried_path(n));
   for (const auto& n : names_in(file, "/samples")) paths.push_back(of_samples_path(n));
   for (const auto& n : names_in(file, "/before")) paths.push_back(before_path(n));
@@ -172,10 +172,12 @@ void check_shapes(const hdf5::File& file, const std::vector<std::string>& moment
   const auto what = file.path();
   for (const auto& moment : moments)
     for (const auto& p : parameters.all()) {
-      if (p.kind == ParameterKind::statistic) continue;
-      if (const auto found = file.info(moment_path(moment, p.name)).shape; found != dims_of(p.shape))
+      const auto which = static_cast<int>(&moment - moments.data());
+      if (p.kind == ParameterKind::statistic || !p.has(which)) continue;
+      const auto expected = dims_of(p.shape_of(which));
+      if (const auto found = file.info(moment_path(moment, p.name)).shape; found != expected)
         refuse("{}: {} is {}, expected {}", what, moment_path(moment, p.name), hdf5::to_string(found),
-               hdf5::to_string(dims_of(p.shape)));
+               hdf5::to_string(expected));
     }
   for (const auto& name : names_in(file, "/state")) check_extents(file, carried_path(name));
   for (const auto& name : names_in(file, "/before")) check_extents(file, before_path(name));
@@ -363,15 +365,16 @@ RunState CheckpointReader::load_checked(Parameters& parameters, const std::vecto
   const Impl& c = *impl_;
   const auto share = [&c](void* data, std::size_t bytes) { c.share(data, bytes); };
   const auto load = [&](const std::string& where, Parameter& p, int which) {
-    auto values =
-        c.file ? c.file->read<float>(where) : std::vector<float>(static_cast<std::size_t>(p.shape.elements()));
+    const auto elements = static_cast<std::size_t>(p.shape_of(which).elements());
+    auto values = c.file ? c.file->read<float>(where) : std::vector<float>(elements);
     share(values.data(), values.size() * sizeof(float));
     parameters.set(p, values, which);
   };
   for (auto& p : parameters.all()) load(parameter_path(p.name), p, -1);
   for (std::size_t m = 0; m < moments.size(); ++m)
     for (auto& p : parameters.all())
-      if (p.kind == ParameterKind::trained) load(moment_path(moments[m], p.name), p, static_cast<int>(m));
+      if (const auto which = static_cast<int>(m); p.kind == ParameterKind::trained && p.has(which))
+        load(moment_path(moments[m], p.name), p, which);
   RunState state = c.state;
   const hdf5::File* const file = c.file ? &*c.file : nullptr;
   state.carried = load_arrays(file, "/state", share);

@@ -17,7 +17,9 @@ FlatArrays::FlatArrays(Parameters& parameters, const Content& content) : paramet
   for (Parameter& p : parameters.all()) {
     const bool trained = p.kind == ParameterKind::trained;
     if (p.value && (trained ? content.values : content.statistics)) arrays_.push_back(p.value);
-    if (content.moments) arrays_.insert(arrays_.end(), p.moments.begin(), p.moments.end());
+    if (!content.moments) continue;
+    for (const Tensor& moment : p.moments)
+      if (moment) arrays_.push_back(moment);
   }
   for (const Tensor& t : arrays_) size_ += room(t);
 }
