@@ -1,6 +1,11 @@
 # The backends of this build, and the registry that lists them.
 keelson_library(keelson_backend_common backends/common PUBLIC keelson_engine)
-keelson_backend(kokkos LINK Kokkos::kokkos keelson_backend_common)
+keelson_library(keelson_backend_lapack backends/lapack PUBLIC keelson_engine PRIVATE ${CMAKE_DL_LIBS})
+if(KEELSON_HAVE_LAPACK)
+  keelson_link(keelson_backend_lapack PRIVATE LAPACK::LAPACK)
+  keelson_define(keelson_backend_lapack PRIVATE KEELSON_HAVE_LAPACK=1)
+endif()
+keelson_backend(kokkos LINK Kokkos::kokkos keelson_backend_common keelson_backend_lapack)
 if(KEELSON_HAVE_KOKKOS_KERNELS)
   keelson_link(keelson_backend_kokkos PRIVATE ${KEELSON_HAVE_KOKKOS_KERNELS})
   keelson_define(keelson_backend_kokkos PUBLIC KEELSON_HAVE_KOKKOS_KERNELS=1)

@@ -77,6 +77,17 @@ if(NOT KEELSON_WITH_ONEDNN STREQUAL "OFF")
   endif()
 endif()
 
+# --- LAPACK
+set(KEELSON_HAVE_LAPACK OFF)
+if(NOT KEELSON_WITH_LAPACK STREQUAL "OFF")
+  find_package(LAPACK QUIET)
+  if(TARGET LAPACK::LAPACK)
+    set(KEELSON_HAVE_LAPACK ON)
+  elseif(NOT KEELSON_WITH_LAPACK STREQUAL "AUTO")
+    message(FATAL_ERROR "KEELSON_WITH_LAPACK=ON, but LAPACK was not found; set BLA_VENDOR or CMAKE_PREFIX_PATH.")
+  endif()
+endif()
+
 # --- libdeflate
 set(KEELSON_HAVE_LIBDEFLATE OFF)
 if(NOT KEELSON_WITH_LIBDEFLATE STREQUAL "OFF")
@@ -125,7 +136,7 @@ include(KeelsonCudnn)
 
 message(STATUS "Kokkos ${Kokkos_VERSION} (${Kokkos_DEVICES}); Kokkos Kernels ${KEELSON_HAVE_KOKKOS_KERNELS}; "
                "oneDNN ${KEELSON_HAVE_ONEDNN} ${dnnl_VERSION}; MPI ${MPI_CXX_VERSION}; HDF5 ${HDF5_VERSION}; "
-               "libdeflate ${KEELSON_HAVE_LIBDEFLATE}; Parquet ${KEELSON_HAVE_PARQUET} ${Parquet_VERSION}; "
+               "LAPACK ${KEELSON_HAVE_LAPACK}; libdeflate ${KEELSON_HAVE_LIBDEFLATE}; Parquet ${KEELSON_HAVE_PARQUET} ${Parquet_VERSION}; "
                "cpp-httplib ${KEELSON_HAVE_HTTPLIB} ${httplib_VERSION}")
 if(KEELSON_HAVE_CUDA)
   message(STATUS "CUDA ${CMAKE_CUDA_COMPILER_VERSION} for ${CMAKE_CUDA_ARCHITECTURES}; "

@@ -13,7 +13,7 @@ foreach(program IN LISTS KEELSON_APP_PROGRAMS)  # a RPATH holds for the librarie
   target_link_options(${program} PRIVATE -Wl,--disable-new-dtags)
 endforeach()
 set(KEELSON_INSTALLED keelson_engine keelson_comm keelson_nets keelson_search ${KEELSON_INSITU} keelson_backends
-  keelson_backend_common ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS})
+  keelson_backend_common keelson_backend_lapack ${backends} ${KEELSON_APP_DATA} ${KEELSON_APP_PROGRAMS})
 if(TARGET python-package)
   add_dependencies(python-package ${KEELSON_INSTALLED})
 endif()

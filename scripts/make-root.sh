@@ -3,7 +3,7 @@
 # from the archive that this machine's apt uses. It needs apt and util-linux, no privileges, and changes nothing else.
 # make-root.sh --key openmp|kernels: prints what identifies the recipe.
 #
-# openmp   Kokkos 5 with OpenMP, oneDNN
+# openmp   Kokkos 5 with OpenMP, oneDNN, LAPACK by OpenBLAS without threads
 # kernels  Kokkos 4.5 with Kokkos Kernels, serial, as Trilinos builds them (their files clash with the other Kokkos)
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin  # chroot
@@ -20,7 +20,7 @@ python=(python3-dev nanobind-dev python3-nanobind python3-scikit-build-core pyth
 libraries=(libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libfftw3-dev libcli11-dev libfmt-dev nlohmann-json3-dev libgtest-dev
   libbenchmark-dev libparquet-dev libcpp-httplib-dev)
 declare -A backends=(
-  [openmp]="libkokkos-dev libdnnl-dev"
+  [openmp]="libkokkos-dev libdnnl-dev libopenblas-serial-dev"
   [kernels]="libtrilinos-kokkos-dev libtrilinos-kokkos-kernels-dev libopenblas-dev"
 )
 declare -A gigabytes=([openmp]=4 [kernels]=4)  # at the peak: the packages and what they unpack to
@@ -83,7 +83,7 @@ unpack() {
     --exclude='./usr/share/doc/*' --exclude='./usr/share/man/*' --exclude='./usr/share/locale/*'
   case $name in
     cpp_* | gcc_* | g++_* | mawk_* | debianutils_* | openmpi-bin_* | libopenmpi-dev_* | libhdf5-openmpi-dev_* | \
-      libblas3_* | liblapack3_* | libblas-dev_* | liblapack-dev_* | libopenblas*-pthread*)
+      libblas3_* | liblapack3_* | libblas-dev_* | liblapack-dev_* | libopenblas*)
       dpkg-deb --ctrl-tarfile "$deb" | tar -x -O --wildcards './postinst*' >"$apt/scripts/${name%%_*}" ;;
   esac
   rm "$deb"

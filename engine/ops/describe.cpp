@@ -179,6 +179,22 @@ std::string describe(const BiasGradientDesc& d) {
   return fmt::format("gradient of the bias, diff_dst {}", to_string(d.diff_dst));
 }
 
+std::string describe(const GraftDirectionDesc& d) {
+  return fmt::format("direction of {}, parameter {}", to_string(d.params.method), to_string(d.param));
+}
+
+std::string describe(const DecayedSumDesc& d) {
+  return fmt::format("decayed sum, sum {}, decay {}", to_string(d.sum), d.decay);
+}
+
+std::string describe(const InverseRootsDesc& d) {
+  std::int64_t largest = 0;
+  for (const auto& m : d.matrices) largest = std::max(largest, m.size);
+  return fmt::format("inverse roots of {} matrices, the largest of {} rows", d.matrices.size(), largest);
+}
+
+std::string describe(const ShampooStepDesc& d) { return fmt::format("shampoo step, parameter {}", to_string(d.param)); }
+
 std::string describe(const LambStepDesc& d) { return fmt::format("lamb step, parameter {}", to_string(d.param)); }
 
 }  // namespace keelson::ops

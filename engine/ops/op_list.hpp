@@ -23,6 +23,7 @@
 #include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/resize.hpp"
 #include "engine/ops/rms_norm.hpp"
+#include "engine/ops/shampoo.hpp"
 #include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
 
@@ -43,13 +44,16 @@
   X(ConvDesc)                   \
   X(ConvMaxPoolDesc)            \
   X(ConvMaxPoolForwardDesc)     \
+  X(DecayedSumDesc)             \
   X(DecodeVoxelsDesc)           \
   X(DenseDesc)                  \
   X(DropoutDesc)                \
   X(EltwiseDesc)                \
   X(EmbeddingDesc)              \
   X(FoldBatchNormDesc)          \
+  X(GraftDirectionDesc)         \
   X(GroupNormDesc)              \
+  X(InverseRootsDesc)           \
   X(LambDirectionDesc)          \
   X(LambStepDesc)               \
   X(LossDesc)                   \
@@ -66,6 +70,7 @@
   X(ResizeDesc)                 \
   X(RmsNormDesc)                \
   X(RunningStatisticsDesc)      \
+  X(ShampooStepDesc)            \
   X(SoftmaxDesc)                \
   X(SumDesc)                    \
   X(SumSquaresDesc)             \

@@ -40,6 +40,7 @@ const std::vector<SupportRow>& support_table() {
       {"ConvMaxPool",        "on another device, weights alone", takes,  takes,  never,   never,   never},
       {"ConvMaxPoolForward", "on a device with small caches",    if_fast, never, if_fast, never,   never},
       {"ConvMaxPoolForward", "on another device",                never,  never,  never,   never,   never},
+      {"DecayedSum",           "",                                   takes,   never,   never,   never,   never},
       {"DecodeVoxels",         "",                                   takes,   takes,   never,   never,   never},
       {"Dense",              "dst f32",                          takes,  never,  takes,   native,  may},
       {"Dense",              "dst of 16 bits",                   never,  never,  never,   never,   never},
@@ -48,7 +49,9 @@ const std::vector<SupportRow>& support_table() {
       {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
       {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
+      {"GraftDirection",     "",                                 takes,  never,  never,   never,   never},
       {"GroupNorm",          "",                                 takes,  takes,  never,   never,   never},
+      {"InverseRoots",       "",                                 may,    never,  never,   never,   never},  // LAPACK
       {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
       {"LambStep",           "",                                 takes,  never,  never,   never,   never},
       {"Loss",               "",                                 takes,  never,  never,   never,   never},
@@ -73,6 +76,7 @@ const std::vector<SupportRow>& support_table() {
       {"Resize",             "",                                 takes,  takes,  never,   never,   never},
       {"RmsNorm",              "",                                   takes,   takes,   never,   never,   never},
       {"RunningStatistics",    "",                                   takes,   never,   never,   never,   never},
+      {"ShampooStep",        "",                                 takes,  never,  never,   never,   never},
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
       {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
       {"Sum",                "oneDNN's own layout",              takes,  takes,  takes,   native,  may},
@@ -156,6 +160,10 @@ SupportCell cell(const EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_
 SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
 SupportCell cell(const FoldBatchNormDesc& d, Device&) { return {"FoldBatchNorm", "", d.weights.dtype}; }
 SupportCell cell(const GroupNormDesc& d, Device&) { return {"GroupNorm", "", d.src.dtype}; }
+SupportCell cell(const DecayedSumDesc& d, Device&) { return {"DecayedSum", "", d.sum.dtype}; }
+SupportCell cell(const GraftDirectionDesc& d, Device&) { return {"GraftDirection", "", d.param.dtype}; }
+SupportCell cell(const InverseRootsDesc& d, Device&) { return {"InverseRoots", "", d.srcs.at(0).dtype}; }
+SupportCell cell(const ShampooStepDesc& d, Device&) { return {"ShampooStep", "", d.param.dtype}; }
 SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
 SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
 SupportCell cell(const ClassSumsDesc& d, Device&) { return {"ClassSums", "", d.prediction.dtype}; }
@@ -290,6 +298,22 @@ FoldBatchNormDesc example(DType t) {
 template <>
 GroupNormDesc example(DType t) {
   return {last(image, t), 4};
+}
+template <>
+DecayedSumDesc example(DType t) {
+  return {plain(matrix, t), 0.9f};
+}
+template <>
+GraftDirectionDesc example(DType t) {
+  return {{}, plain(matrix, t)};
+}
+template <>
+InverseRootsDesc example(DType t) {
+  return {{plain({1, 4, 4}, t)}, {{0, 0, 4, 2}}, 1e-6f};
+}
+template <>
+ShampooStepDesc example(DType t) {
+  return {plain(matrix, t)};
 }
 template <>
 LambDirectionDesc example(DType t) {

@@ -23,6 +23,7 @@ class Keelson(CMakePackage):
     variant("apps", default=True, description="The programs keelson-cosmoflow, keelson-lm, keelson-climate, keelson-tabular, keelson-minerva, keelson-label, keelson-bench")
     variant("onednn", default=True, description="oneDNN, the fast backend of CPUs")
     variant("kokkos_kernels", default=False, description="Kokkos Kernels for dense linear algebra")
+    variant("lapack", default=True, description="LAPACK, for the optimizer Shampoo")
     variant("libdeflate", default=True, description="libdeflate, which decompresses HDF5 files faster than zlib")
     variant("parquet", default=False, description="Apache Arrow, which reads tables in Parquet files")
     variant("httplib", default=True, description="cpp-httplib, which the page of keelson-label needs", when="+apps")
@@ -59,6 +60,7 @@ class Keelson(CMakePackage):
     depends_on("fftw@3 precision=float,double", when="+apps")
     depends_on("onednn@3.1: cpu_runtime=omp", when="+onednn")
     depends_on("kokkos-kernels@4.5:5", when="+kokkos_kernels")
+    depends_on("lapack", when="+lapack")
     depends_on("libdeflate", when="+libdeflate")
     depends_on("arrow@12: +parquet", when="+parquet")
     depends_on("cpp-httplib@0.14:", when="+httplib")
@@ -111,6 +113,7 @@ class Keelson(CMakePackage):
             chosen("KEELSON_APPS", "apps"),
             chosen("KEELSON_WITH_ONEDNN", "onednn"),
             chosen("KEELSON_WITH_KOKKOS_KERNELS", "kokkos_kernels"),
+            chosen("KEELSON_WITH_LAPACK", "lapack"),
             chosen("KEELSON_WITH_LIBDEFLATE", "libdeflate"),
             chosen("KEELSON_WITH_PARQUET", "parquet"),
             self.define("KEELSON_WITH_HTTPLIB", self.spec.satisfies("+httplib")),

@@ -1,0 +1,120 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "backends/kokkos/common/kernel.hpp"
+#include "backends/kokkos/makers.hpp"
+#include "backends/lapack/symmetric.hpp"
+#include "engine/ops/factory.hpp"
+#include "engine/ops/shampoo.hpp"
+
+namespace keelson::kokkos {
+
+namespace {
+
+using namespace ops;
+
+#ifndef KEELSON_HAVE_CUDA
+
+/// The work of a matrix: eigenvectors and the product.
+double root_flops(std::int64_t n) { return 10.0 * static_cast<double>(n) * static_cast<double>(n * n); }
+
+/// Threads take matrices, and LAPACK works in one thread: so results do not depend on the number of threads.
+class LapackInverseRoots : public InverseRoots {
+ public:
+  explicit LapackInverseRoots(const InverseRootsDesc& d) : d_(d) {
+    const auto count = d_.matrices.size();
+    const auto threads = static_cast<std::size_t>(std::max(1, current_instance().concurrency()));
+    shares_.resize(std::clamp<std::size_t>(count, 1, threads));
+    // The largest matrix first, each to the thread with the least work.
+    std::vector<std::size_t> order(count);
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return d_.matrices[i].size; });
+    for (const std::size_t i : order) {
+      const auto share = std::ranges::min_element(shares_, {}, &Share::flops);
+      share->matrices.push_back(i);
+      share->flops += root_flops(d_.matrices[i].size);
+      share->scratch = std::max(share->scratch, align64(lapack::scratch_doubles(d_.matrices[i].size) * sizeof(double)));
+    }
+    works_.resize(count);
+  }
+
+  Layout layout(Verb, Role) const override { return Layout::any(); }
+  std::string name(Verb) const override { return "dsyevd"; }
+  std::size_t scratch_bytes(Verb) const override {
+    std::size_t bytes = 0;
+    for (const Share& s : shares_) bytes += s.scratch;
+    return bytes;
+  }
+  Cost cost(Verb) const override {
+    Cost cost;
+    for (const auto& m : d_.matrices) cost.flops += root_flops(m.size);
+    for (const TensorDesc& s : d_.srcs) cost.bytes += 2 * static_cast<double>(s.bytes());
+    return cost;
+  }
+
+  void forward(const Forward<ops::Tensors>& args) override {
+    const auto& [step_params, srcs, dsts, scratch] = args;
+    for (const Tensor& dst : dsts) std::fill_n(dst.data<float>(), dst.elements(), 0.0f);
+    for (std::size_t i = 0; i < works_.size(); ++i) {
+      const auto& m = d_.matrices[i];
+      const auto array = static_cast<std::size_t>(m.array);
+      const std::int64_t stride = d_.srcs[array].shape[2], at = m.index * stride * stride;
+      works_[i] = {srcs[array].data<float>() + at, dsts[array].data<float>() + at, m.size, stride};
+    }
+    const auto steps = static_cast<double>(static_cast<const StepParams*>(step_params.raw())->step) + 1;
+    const double scale = d_.decay < 1 ? 1 / (1 - std::pow(static_cast<double>(d_.decay), steps)) : 1;
+    auto* at = static_cast<std::byte*>(scratch.raw());
+    for (Share& s : shares_) {
+      s.memory = reinterpret_cast<double*>(at);
+      at += s.scratch;
+    }
+    const lapack::OneThread one_thread;
+    const auto work_on = [this, scale](Index share) {
+      const Share& s = shares_[static_cast<std::size_t>(share)];
+      for (const std::size_t i : s.matrices)
+        lapack::inverse_root(works_[i], scale, d_.epsilon, d_.matrices[i].root, s.memory);
+    };
+    launch("keelson::inverse_roots", std::ssize(shares_), work_on);
+  }
+
+ private:
+  /// What one thread does.
+  struct Share {
+    std::vector<std::size_t> matrices;
+    double flops = 0;
+    std::size_t scratch = 0;
+    double* memory = nullptr;
+  };
+  InverseRootsDesc d_;
+  std::vector<Share> shares_;
+  std::vector<lapack::Matrix> works_;
+};
+
+#endif
+
+}  // namespace
+
+Expected<InverseRoots> make(const InverseRootsDesc& d) {
+#ifdef KEELSON_HAVE_CUDA
+  (void)d;
+  return std::string("roots of matrices are computed on CPUs alone so far: train on CPUs, or with another optimizer");
+#else
+  if (!lapack::available())
+    return std::string("this build has no LAPACK: install LAPACK, e.g. OpenBLAS, and build again");
+  if (!(d.epsilon > 0)) return fmt::format("epsilon is {}, expected a number above 0", d.epsilon);
+  for (const TensorDesc& s : d.srcs)
+    if (s.dtype != DType::f32 || s.shape.rank() != 3 || s.shape[1] != s.shape[2] || !s.layout.is_plain(s.shape))
+      return fmt::format("src is {}, expected plain f32 matrices (count, n, n)", to_string(s));
+  for (const auto& m : d.matrices)
+    if (m.array < 0 || m.array >= std::ssize(d.srcs) || m.index < 0 || m.size < 1 || m.root < 1 ||
+        m.index >= d.srcs[static_cast<std::size_t>(m.array)].shape[0] ||
+        m.size > d.srcs[static_cast<std::size_t>(m.array)].shape[1])
+      return fmt::format("matrix {} of array {}, {} rows, root {}: there is no such matrix", m.index, m.array, m.size,
+                         m.root);
+  return std::unique_ptr<InverseRoots>(std::make_unique<LapackInverseRoots>(d));
+#endif
+}
+
+}  // namespace keelson::kokkos

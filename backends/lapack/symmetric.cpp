@@ -1,0 +1,126 @@
+#include "backends/lapack/symmetric.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "engine/base/error.hpp"
+
+#ifdef KEELSON_HAVE_LAPACK
+// Fortran's calling convention of gfortran, ifort and flang: everything by reference, lengths of texts at the end.
+extern "C" {
+void dsyevd_(const char* jobz, const char* uplo, const int* n, double* a, const int* lda, double* w, double* work,
+             const int* lwork, int* iwork, const int* liwork, int* info, std::size_t, std::size_t);
+void dsyrk_(const char* uplo, const char* trans, const int* n, const int* k, const double* alpha, const double* a,
+            const int* lda, const double* beta, double* c, const int* ldc, std::size_t, std::size_t);
+}
+#endif
+
+namespace keelson::lapack {
+
+namespace {
+
+/// f32 rounds by this part of a number.
+constexpr double f32_rounding = 0x1p-24;
+
+std::size_t work_doubles(std::int64_t n) { return static_cast<std::size_t>(1 + 6 * n + 2 * n * n); }
+std::size_t work_integers(std::int64_t n) { return static_cast<std::size_t>(3 + 5 * n); }
+
+/// `a`: scale src, both triangles. Returns whether all values are finite.
+bool take_lower_triangle(const Matrix& m, double scale, double* a) {
+  bool finite = true;
+  for (std::int64_t i = 0; i < m.n; ++i)
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const double v = scale * static_cast<double>(m.src[i * m.stride + j]);
+      finite = finite && std::isfinite(v);
+      a[i * m.n + j] = a[j * m.n + i] = v;
+    }
+  return finite;
+}
+
+void fill_with_nan(const Matrix& m) {
+  for (std::int64_t i = 0; i < m.n; ++i)
+    std::fill_n(m.dst + i * m.stride, m.n, std::numeric_limits<float>::quiet_NaN());
+}
+
+template <class F>
+F* loaded(const char* name) {
+  return reinterpret_cast<F*>(::dlsym(RTLD_DEFAULT, name));
+}
+
+// What OpenBLAS and MKL have for this; null where the process does not have the library.
+using SetThreads = void(int);
+using GetThreads = int();
+using SwapThreads = int(int);
+SetThreads* set_openblas() {
+  static SetThreads* const f = loaded<SetThreads>("openblas_set_num_threads");
+  return f;
+}
+GetThreads* get_openblas() {
+  static GetThreads* const f = loaded<GetThreads>("openblas_get_num_threads");
+  return f;
+}
+SwapThreads* swap_mkl() {
+  static SwapThreads* const f = loaded<SwapThreads>("MKL_Set_Num_Threads_Local");
+  return f;
+}
+
+}  // namespace
+
+OneThread::OneThread() {
+  if (set_openblas() && get_openblas()) openblas_ = get_openblas()();
+  if (openblas_ > 1) set_openblas()(1);
+  if (swap_mkl()) mkl_ = swap_mkl()(1);
+}
+
+OneThread::~OneThread() {
+  if (openblas_ > 1) set_openblas()(openblas_);
+  if (swap_mkl()) swap_mkl()(mkl_);
+}
+
+std::size_t scratch_doubles(std::int64_t n) {
+  return static_cast<std::size_t>(n * n + n) + work_doubles(n) + (work_integers(n) + 1) / 2;
+}
+
+#ifdef KEELSON_HAVE_LAPACK
+
+bool available() { return true; }
+
+void inverse_root(const Matrix& m, double scale, double epsilon, int root, double* scratch) {
+  double *const a = scratch, *const values = a + m.n * m.n, *const work = values + m.n;
+  if (!take_lower_triangle(m, scale, a)) return fill_with_nan(m);
+  const int n = static_cast<int>(m.n), doubles = static_cast<int>(work_doubles(m.n)),
+            integers = static_cast<int>(work_integers(m.n));
+  auto* const iwork = reinterpret_cast<int*>(work + doubles);
+  int info = 0;
+  dsyevd_("V", "L", &n, a, &n, values, work, &doubles, iwork, &integers, &info, 1, 1);
+  if (info != 0) return fill_with_nan(m);
+
+  // The eigenvalues rise. Column k of a is vector k: dst = sum of f(value k) (vector k)(vector k)^T.
+  const double least = std::max(f32_rounding * values[m.n - 1], 0.0);
+  for (std::int64_t k = 0; k < m.n; ++k) {
+    const double factor = std::pow(std::max(values[k], least) + epsilon, -0.5 / root);
+    for (std::int64_t i = 0; i < m.n; ++i) a[k * m.n + i] *= factor;
+  }
+  const double one = 1, zero = 0;
+  double* const c = work;
+  dsyrk_("L", "N", &n, &n, &one, a, &n, &zero, c, &n, 1, 1);
+  for (std::int64_t j = 0; j < m.n; ++j)
+    for (std::int64_t i = j; i < m.n; ++i)
+      m.dst[i * m.stride + j] = m.dst[j * m.stride + i] = static_cast<float>(c[j * m.n + i]);
+}
+
+#else
+
+bool available() { return false; }
+
+void inverse_root(const Matrix& m, double, double, int, double*) {
+  fill_with_nan(m);
+  fail("this build has no LAPACK");
+}
+
+#endif
+
+}  // namespace keelson::lapack

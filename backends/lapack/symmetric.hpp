@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// Symmetric matrices by LAPACK. A build without LAPACK has these functions, too, but only available() may be called.
+namespace keelson::lapack {
+
+/// Whether this build has LAPACK.
+bool available();
+
+/// f64 numbers that inverse_root() needs as scratch memory for a matrix of n rows.
+std::size_t scratch_doubles(std::int64_t n);
+
+/// A matrix of n rows, and where its power goes: f32, by rows, `stride` elements from row to row. dst is no part of src.
+struct Matrix {
+  const float* src;
+  float* dst;
+  std::int64_t n, stride;
+};
+
+/// dst = (scale src + epsilon I)^(-1 / root), by dsyevd, as ops::InverseRoots says; the elements of other matrices do
+/// not change. Only the lower triangle of src is read. A matrix with a value that is not finite, or for which LAPACK
+/// finds no eigenvalues, gives NaN. `scratch`: scratch_doubles(n). The library works in the calling thread while a
+/// OneThread is alive; several threads may call the function at the same time.
+void inverse_root(const Matrix& m, double scale, double epsilon, int root, double* scratch);
+
+/// Lets OpenBLAS and MKL work in the calling thread alone, where the process has them; the numbers of threads of before
+/// come back at the end. Results then do not depend on the number of threads, and the library's threads do not compete
+/// with ours. Not for several threads at the same time.
+class OneThread {
+ public:
+  OneThread();
+  ~OneThread();
+  OneThread(const OneThread&) = delete;
+
+ private:
+  int openblas_ = 0, mkl_ = 0;
+};
+
+}  // namespace keelson::lapack
