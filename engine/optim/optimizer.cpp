@@ -23,6 +23,8 @@ struct Overloaded : F... {
 /// The words of a setting that is one of some, in the order of the values.
 constexpr std::string_view larc_words[] = {"none", "scale", "clip"};
 std::span<const std::string_view> words_of(const ops::LarcMode*) { return larc_words; }
+constexpr std::string_view graft_words[] = {"none", "sgd", "adagrad", "adam"};
+std::span<const std::string_view> words_of(const ops::Graft*) { return graft_words; }
 std::span<const std::string_view> words_of(const AdjustRate*) { return adjust_rate_words; }
 
 }  // namespace
@@ -53,8 +55,8 @@ void OptimizerSetting::read(const std::string& text) const {
         if (!number) refuse_value("a number, e.g. 0.9");
         *v = *number;
       },
-      [&](int* v) {
-        const auto number = parse_number<int>(text);
+      [&](std::int32_t* v) {
+        const auto number = parse_number<std::int32_t>(text);
         if (!number) refuse_value("a whole number, e.g. 5");
         *v = *number;
       },

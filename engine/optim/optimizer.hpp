@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "engine/ops/shampoo.hpp"
 #include "engine/ops/update.hpp"
 #include "engine/plan/update_rule.hpp"
 #include "engine/tensor/shape.hpp"
@@ -30,7 +31,7 @@ bool matches_pattern(std::string_view pattern, std::string_view name);
 struct OptimizerSetting {
   std::string_view name;  ///< of the member: "momentum"
   /// The member.
-  std::variant<float*, bool*, int*, std::string*, ops::LarcMode*, AdjustRate*> value;
+  std::variant<float*, bool*, std::int32_t*, std::string*, ops::LarcMode*, ops::Graft*, AdjustRate*> value;
 
   std::string text() const;  ///< "0.9", "true", "clip"
   /// Sets the member. Throws InputError, naming the setting, for a text that is no value of the member's type. A member

@@ -15,8 +15,8 @@ using Groups = std::vector<ParameterGroup>;
 
 /// "momentum: float = 0.0"
 std::string argument(const OptimizerSetting& s) {
-  const bool is_flag = std::holds_alternative<bool*>(s.value), is_whole = std::holds_alternative<int*>(s.value);
-  const bool is_number = is_whole || std::holds_alternative<float*>(s.value);
+  const bool is_flag = std::holds_alternative<bool*>(s.value), is_whole = std::holds_alternative<std::int32_t*>(s.value),
+             is_number = is_whole || std::holds_alternative<float*>(s.value);
   const std::string value = s.text();
   const char* const type = is_flag ? "bool" : is_whole ? "int" : is_number ? "float" : "str";
   return fmt::format("{}: {} = {}", s.name, type,
@@ -30,10 +30,10 @@ void assign(const char* optimizer, const OptimizerSetting& s, nb::handle value) 
   try {
     if (auto* const* number = std::get_if<float*>(&s.value))
       **number = nb::cast<float>(value);
-    else if (auto* const* whole = std::get_if<int*>(&s.value))
-      **whole = nb::cast<int>(value);
     else if (auto* const* flag = std::get_if<bool*>(&s.value))
       **flag = nb::cast<bool>(value);
+    else if (auto* const* whole = std::get_if<std::int32_t*>(&s.value))
+      **whole = nb::cast<std::int32_t>(value);
     else
       s.read(nb::cast<std::string>(value));
   } catch (const nb::cast_error&) {

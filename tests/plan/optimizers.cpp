@@ -325,9 +325,10 @@ TEST(Optimizers, AreMadeByTheirNamesAndHaveTheirSettings) {
     for (const OptimizerSetting& s : optimizer->settings()) {
       if (std::holds_alternative<float*>(s.value)) s.read("0.75");
       if (std::holds_alternative<bool*>(s.value)) s.read(s.text() == "true" ? "false" : "true");
-      if (std::holds_alternative<int*>(s.value)) s.read("7");
+      if (std::holds_alternative<std::int32_t*>(s.value)) s.read("7");
       if (std::holds_alternative<std::string*>(s.value)) s.read("head/* tokens/*");
       if (std::holds_alternative<ops::LarcMode*>(s.value)) s.read("scale");
+      if (std::holds_alternative<ops::Graft*>(s.value)) s.read("sgd");
       if (std::holds_alternative<AdjustRate*>(s.value)) s.read("match_rms_adamw");
       if (!std::holds_alternative<std::string*>(s.value)) {
         EXPECT_THROW(s.read("much"), InputError) << s.name;
@@ -376,6 +377,9 @@ TEST(Optimizers, SayWhatTheyAre) {
   EXPECT_EQ(sgd.to_string(), "sgd nesterov momentum 0.9, larc clip 0.002");
   EXPECT_EQ(AdamW().to_string(), "adamw betas 0.9 0.999 epsilon 1e-08");
   EXPECT_EQ(Lars().to_string(), "lars momentum 0.9 eta 0.001, weight decay 0.0005");
+  EXPECT_EQ(Shampoo().to_string(),
+            "shampoo betas 0.9 0.999 epsilon 1e-12, grafting adam epsilon 1e-08, roots every 20 steps from step 20, "
+            "blocks of 1024");
   EXPECT_EQ(Lamb().to_string(), "lamb betas 0.9 0.999 epsilon 1e-06, weight decay 0.01, clip norm 1");
   Muon muon;
   EXPECT_EQ(muon.to_string(),
