@@ -156,12 +156,12 @@ void declare(OptimizerOptions& o, Subcommand& v) {
                            "NAME=VALUE,...")
       .stored();
   declare_schedule(o, v);
-  v.option("--momentum", o.momentum, "For sgd and lars").between(0.0, 1.0).stored();
+  v.option("--momentum", o.momentum, "For sgd, lars and kfac").between(0.0, 1.0).stored();
   v.flag("--nesterov", o.nesterov, "Nesterov's momentum, for sgd").stored();
   v.option(
        "--weight-decay", o.weight_decay,
-       "L2 for sgd, adam and lars, decoupled for the others; of all parameters, with lars, lamb and muon not of biases "
-       "and other vectors")
+       "L2 for sgd, adam, lars and kfac, decoupled for the others; of all parameters, with lars, lamb and muon not of "
+       "biases and other vectors")
       .non_negative()
       .stored();
   v.option("--larc", o.larc, "Layer-wise adaptive rates, for sgd, adam and adamw")

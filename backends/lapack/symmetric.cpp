@@ -13,6 +13,8 @@
 extern "C" {
 void dsyevd_(const char* jobz, const char* uplo, const int* n, double* a, const int* lda, double* w, double* work,
              const int* lwork, int* iwork, const int* liwork, int* info, std::size_t, std::size_t);
+void dpotrf_(const char* uplo, const int* n, double* a, const int* lda, int* info, std::size_t);
+void dpotri_(const char* uplo, const int* n, double* a, const int* lda, int* info, std::size_t);
 void dsyrk_(const char* uplo, const char* trans, const int* n, const int* k, const double* alpha, const double* a,
             const int* lda, const double* beta, double* c, const int* ldc, std::size_t, std::size_t);
 }
@@ -40,10 +42,11 @@ bool take_lower_triangle(const Matrix& m, double scale, double* a) {
   return finite;
 }
 
-void fill_with_nan(const Matrix& m) {
-  for (std::int64_t i = 0; i < m.n; ++i)
+void fill_with_nan(const Matrix& m, std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; ++i)
     std::fill_n(m.dst + i * m.stride, m.n, std::numeric_limits<float>::quiet_NaN());
 }
+void fill_with_nan(const Matrix& m) { fill_with_nan(m, m.n); }
 
 template <class F>
 F* loaded(const char* name) {
@@ -88,17 +91,35 @@ std::size_t scratch_doubles(std::int64_t n) {
 
 bool available() { return true; }
 
-void inverse_root(const Matrix& m, double scale, double epsilon, int root, double* scratch) {
-  double *const a = scratch, *const values = a + m.n * m.n, *const work = values + m.n;
-  if (!take_lower_triangle(m, scale, a)) return fill_with_nan(m);
+namespace {
+
+/// a: scale src, and then the eigenvectors, one after the other; values: the eigenvalues, which rise. Returns whether
+/// there are any.
+bool decompose(const Matrix& m, double scale, double* a, double* values, double* work) {
+  if (!take_lower_triangle(m, scale, a)) return false;
   const int n = static_cast<int>(m.n), doubles = static_cast<int>(work_doubles(m.n)),
             integers = static_cast<int>(work_integers(m.n));
   auto* const iwork = reinterpret_cast<int*>(work + doubles);
   int info = 0;
   dsyevd_("V", "L", &n, a, &n, values, work, &doubles, iwork, &integers, &info, 1, 1);
-  if (info != 0) return fill_with_nan(m);
+  return info == 0;
+}
 
-  // The eigenvalues rise. Column k of a is vector k: dst = sum of f(value k) (vector k)(vector k)^T.
+/// dst from the lower triangle of a matrix whose columns lie one after the other.
+void write_symmetric(const Matrix& m, const double* c) {
+  for (std::int64_t j = 0; j < m.n; ++j)
+    for (std::int64_t i = j; i < m.n; ++i)
+      m.dst[i * m.stride + j] = m.dst[j * m.stride + i] = static_cast<float>(c[j * m.n + i]);
+}
+
+}  // namespace
+
+void inverse_root(const Matrix& m, double scale, double epsilon, int root, double* scratch) {
+  double *const a = scratch, *const values = a + m.n * m.n, *const work = values + m.n;
+  if (!decompose(m, scale, a, values, work)) return fill_with_nan(m);
+  const int n = static_cast<int>(m.n);
+
+  // dst = sum of f(value k) (vector k)(vector k)^T.
   const double least = std::max(f32_rounding * values[m.n - 1], 0.0);
   for (std::int64_t k = 0; k < m.n; ++k) {
     const double factor = std::pow(std::max(values[k], least) + epsilon, -0.5 / root);
@@ -107,9 +128,28 @@ void inverse_root(const Matrix& m, double scale, double epsilon, int root, doubl
   const double one = 1, zero = 0;
   double* const c = work;
   dsyrk_("L", "N", &n, &n, &one, a, &n, &zero, c, &n, 1, 1);
-  for (std::int64_t j = 0; j < m.n; ++j)
-    for (std::int64_t i = j; i < m.n; ++i)
-      m.dst[i * m.stride + j] = m.dst[j * m.stride + i] = static_cast<float>(c[j * m.n + i]);
+  write_symmetric(m, c);
+}
+
+void eigenvectors(const Matrix& m, double* scratch) {
+  double *const a = scratch, *const values = a + m.n * m.n;
+  if (!decompose(m, 1, a, values, values + m.n)) return fill_with_nan(m, m.n + 1);
+  const double least = std::max(f32_rounding * values[m.n - 1], 0.0);
+  for (std::int64_t k = 0; k < m.n; ++k) {
+    for (std::int64_t i = 0; i < m.n; ++i) m.dst[k * m.stride + i] = static_cast<float>(a[k * m.n + i]);
+    m.dst[m.n * m.stride + k] = static_cast<float>(std::max(values[k], least));
+  }
+}
+
+void inverse(const Matrix& m, double epsilon, double* scratch) {
+  if (!take_lower_triangle(m, 1, scratch)) return fill_with_nan(m);
+  for (std::int64_t i = 0; i < m.n; ++i) scratch[i * (m.n + 1)] += epsilon;
+  const int n = static_cast<int>(m.n);
+  int info = 0;
+  dpotrf_("L", &n, scratch, &n, &info, 1);
+  if (info == 0) dpotri_("L", &n, scratch, &n, &info, 1);
+  if (info != 0) return inverse_root(m, 1, epsilon, 1, scratch);
+  write_symmetric(m, scratch);
 }
 
 #else
@@ -120,6 +160,8 @@ void inverse_root(const Matrix& m, double, double, int, double*) {
   fill_with_nan(m);
   fail("this build has no LAPACK");
 }
+void eigenvectors(const Matrix& m, double* scratch) { inverse_root(m, 1, 0, 1, scratch); }
+void inverse(const Matrix& m, double epsilon, double* scratch) { inverse_root(m, 1, epsilon, 1, scratch); }
 
 #endif
 

@@ -25,6 +25,14 @@ struct Matrix {
 /// OneThread is alive; several threads may call the function at the same time.
 void inverse_root(const Matrix& m, double scale, double epsilon, int root, double* scratch);
 
+/// The first n rows of dst: the eigenvectors of src, in the order of their eigenvalues; row n: the eigenvalues, where
+/// those below 2^-24 times the largest one count as that. Else as inverse_root().
+void eigenvectors(const Matrix& m, double* scratch);
+
+/// dst = (src + epsilon I)^-1, by dpotrf and dpotri; by inverse_root() if the matrix is not positive definite. Else as
+/// inverse_root().
+void inverse(const Matrix& m, double epsilon, double* scratch);
+
 /// Lets OpenBLAS and MKL work in the calling thread alone, where the process has them; the numbers of threads of before
 /// come back at the end. Results then do not depend on the number of threads, and the library's threads do not compete
 /// with ours. Not for several threads at the same time.

@@ -125,6 +125,10 @@ std::vector<ParameterSpec> Graph::parameters() const {
       all.push_back(std::move(p));
     }
   }
+  for (const Node& n : nodes_)
+    for (const auto& [own, other] : n.shared)
+      for (ParameterSpec& p : all)
+        if (p.name == other) p.product_inputs = 0;
   return all;
 }
 

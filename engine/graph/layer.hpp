@@ -50,6 +50,10 @@ struct ParameterSpec {
   Shape shape;       ///< plain: (O, I, kD, kH, kW), (out, in), (O)
   Init init;         ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
+  /// Of the weights of a dense layer or of a convolution in one group: the length of the vectors that the weights
+  /// multiply, i.e. the elements of a window of the source, and one more for the 1 of a bias. 0: of other parameters,
+  /// and in Graph::parameters() of weights that several nodes have.
+  std::int64_t product_inputs = 0;
 };
 
 /// Appends the calls of a node's backward pass. The function keeps the primitive and the buffers of the forward pass.

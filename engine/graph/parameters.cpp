@@ -16,6 +16,7 @@ Parameters::Parameters(const Graph& graph, Context& context, std::uint64_t seed)
     p.shape = spec.shape;
     p.init = spec.init;
     p.kind = spec.kind;
+    p.product_inputs = spec.product_inputs;
   }
 }
 

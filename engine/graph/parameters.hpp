@@ -22,6 +22,7 @@ struct Parameter {
   Shape shape;                                  ///< logical shape of the whole: (O, I, kD, kH, kW), (out, in), (O)
   Init init;                                    ///< initial values
   ParameterKind kind = ParameterKind::trained;  ///< trained or statistic
+  std::int64_t product_inputs = 0;              ///< as in ParameterSpec
   Tensor value;                                 ///< f32; empty until the first plan chooses the layout
   /// The elements whose moments this rank has, if the moments are in shards over ranks (OptimizerShards): numbers in
   /// the order of the memory of `value`, padding included.

@@ -29,6 +29,7 @@ class ConvLayer : public Layer {
     Shape weights{options_.filters, x[1] / options_.groups};
     for (auto k : params(x).kernel) weights.push_back(k);
     std::vector<ParameterSpec> specs{{"weights", weights, options_.weights_init}};
+    if (options_.groups == 1) specs[0].product_inputs = weights.elements() / options_.filters + (options_.bias ? 1 : 0);
     if (options_.bias) specs.push_back({"bias", {options_.filters}, options_.bias_init});
     return specs;
   }

@@ -103,8 +103,9 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   const auto activation = conv.params.activation;
   const ops::PoolParams pool = pool_params(ops::PoolKind::max, pooling, conv.dst.shape);
   const bool f32 = p.result_type() == DType::f32;
+  const bool observed = p.is_observed();  // then the gradient of the convolution's result has to exist
   const ConvMaxPoolOp sparse = p.training() && f32 ? make_backward(p, conv, pool) : nullptr;
-  if (sparse || (!p.training() && f32)) {
+  if (!observed && (sparse || (!p.training() && f32))) {
     const DType type = p.compute();
     ForwardOp op = make_forward(p, conv, pool, type);
     if (!op && type != DType::f32) op = make_forward(p, conv, pool, DType::f32);
@@ -115,7 +116,7 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
       };
     }
   }
-  if (!f32)
+  if (!f32 && !observed)
     if (auto planned = plan_as_one(p, conv, pool, of)) return *planned;
   const auto f = forward_weighted(p, of, conv.dst, [&](const TensorDesc& x, const TensorDesc& w, DType result) {
     ops::ConvDesc d = conv;
@@ -134,15 +135,19 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
                                      p.desc(planned.dst));
   return [=](BackwardBuilder& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
+    const auto unpool = [&] {
+      return pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {
+        return b.new_buffer("diff_dst", {conv.dst.shape, type, layout});
+      });
+    };
+    // The other gradients know from the argmax indices which elements are not zero, and need no such tensor.
+    if (by_argmax || of_weights) observe_weighted(b, f, unpool);
     if (by_argmax) return backward_by_argmax(b, sparse, f.src, diff, planned.workspace, has_bias);
     // Each window passes its gradient on to one element. So the sum over windows equals the sum over elements, and
     // there are fewer windows: an eighth for windows of 2 x 2 x 2.
     if (has_bias) bias_gradient(b, diff);
     if (of_weights) return backward_by_argmax(b, of_weights, f.x, diff, planned.workspace, false);
-    const BufferId unpooled = pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {
-      return b.new_buffer("diff_dst", {conv.dst.shape, type, layout});
-    });
-    backward_weighted(b, f, unpooled);
+    backward_weighted(b, f, unpool());
   };
 }
 

@@ -26,6 +26,7 @@ class DenseLayer : public Layer {
 
   std::vector<ParameterSpec> parameters(std::span<const ValueShape> srcs) const override {
     std::vector<ParameterSpec> specs{{"weights", {options_.features, srcs[0].shape[1]}, options_.weights_init}};
+    specs[0].product_inputs = srcs[0].shape[1] + (options_.bias ? 1 : 0);
     if (options_.bias) specs.push_back({"bias", {options_.features}, options_.bias_init});
     return specs;
   }

@@ -4,6 +4,8 @@
 
 #include "engine/layers/batch_norm.hpp"
 #include "engine/layers/eltwise.hpp"
+#include "engine/ops/conv.hpp"
+#include "engine/ops/dense.hpp"
 #include "engine/ops/eltwise.hpp"
 #include "engine/plan/node_builder.hpp"
 
@@ -103,12 +105,24 @@ auto forward_weighted(ForwardBuilder& p, const WeightedParameters& of, const Ten
   return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
 }
 
+/// The window that the weights multiply, for BackwardBuilder::observe().
+inline ops::ConvParams product_window(const ops::DenseDesc&) { return {}; }
+inline ops::ConvParams product_window(const ops::ConvDesc& d) { return d.params; }  ///< the same
+
+/// Lets the optimizer observe a dense layer or a convolution.
+template <class Op>
+void observe_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, const std::function<BufferId()>& diff) {
+  if constexpr (requires { product_window(f.op->description()); })
+    b.observe(product_window(f.op->description()), b.desc(f.x).layout.is_strided() ? f.x : f.src, diff);
+}
+
 /// Emits the gradients of the weights, of the bias if this primitive computes it, and of the source if it is needed.
 template <class Op>
 void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff) {
   using enum ops::Role;
   using enum ops::Verb;
   const auto& op = f.op;
+  observe_weighted(b, f, [diff] { return diff; });
   const BufferId diff_w = b.converted(diff, op->layout(backward_weights, diff_dst), f.type);
   const BufferId x_w = b.in_layout(f.x, op->layout(backward_weights, src));
   const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));

@@ -13,6 +13,7 @@
 #include "engine/ops/eltwise.hpp"
 #include "engine/ops/embedding.hpp"
 #include "engine/ops/group_norm.hpp"
+#include "engine/ops/kfac.hpp"
 #include "engine/ops/lamb.hpp"
 #include "engine/ops/loss.hpp"
 #include "engine/ops/matmul.hpp"
@@ -48,12 +49,16 @@
   X(DecodeVoxelsDesc)           \
   X(DenseDesc)                  \
   X(DropoutDesc)                \
+  X(EigenQuotientDesc)          \
   X(EltwiseDesc)                \
   X(EmbeddingDesc)              \
+  X(FactorInversesDesc)         \
   X(FoldBatchNormDesc)          \
   X(GraftDirectionDesc)         \
   X(GroupNormDesc)              \
+  X(InnerProductDesc)           \
   X(InverseRootsDesc)           \
+  X(KlClipDesc)                 \
   X(LambDirectionDesc)          \
   X(LambStepDesc)               \
   X(LossDesc)                   \
@@ -61,6 +66,8 @@
   X(MuonDirectionDesc)          \
   X(MuonStepDesc)               \
   X(OrthogonalizeDesc)          \
+  X(PackedTriangleDesc)         \
+  X(PatchesDesc)                \
   X(PixelCountsDesc)            \
   X(PixelLossDesc)              \
   X(PoolDesc)                   \
@@ -69,6 +76,7 @@
   X(ReorderDesc)                \
   X(ResizeDesc)                 \
   X(RmsNormDesc)                \
+  X(RunningFactorsDesc)         \
   X(RunningStatisticsDesc)      \
   X(ShampooStepDesc)            \
   X(SoftmaxDesc)                \

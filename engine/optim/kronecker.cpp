@@ -1,25 +1,14 @@
 #include "engine/optim/kronecker.hpp"
 
 #include <algorithm>
-#include <map>
 
-#include "engine/base/align.hpp"
+#include "engine/optim/detail/products.hpp"
 
 namespace keelson {
 
-/// A product, with the memory that it needs.
-struct KroneckerMatMul {
-  std::shared_ptr<ops::MatMul> op;
-  TensorDesc src, weights, dst;
-
-  std::size_t scratch() const { return align64(op->packed_bytes()) + align64(op->scratch_bytes(ops::Verb::forward)); }
-  void run(const float* a, const float* b, float* c, std::byte* scratch) const {
-    const Tensor left(src, const_cast<float*>(a)), right(weights, const_cast<float*>(b));
-    void* const packed = op->packed_bytes() > 0 ? scratch : nullptr;
-    op->pack(right, packed);
-    op->forward(left, right, packed, {dst, c}, scratch + align64(op->packed_bytes()));
-  }
-};
+using detail::make_product;
+using detail::MadeOnce;
+using detail::Product;
 
 namespace {
 
@@ -30,27 +19,6 @@ constexpr auto forward_verb = Verb::forward;
 
 Tensor at(const TensorDesc& d, const Tensor& array, std::int64_t element) {
   return {d, array.data<float>() + element};
-}
-
-/// A primitive of a kind for each description, made once.
-template <class Desc>
-class MadeOnce {
- public:
-  explicit MadeOnce(Context& context) : context_(context) {}
-  std::shared_ptr<typename Desc::Op> operator()(const Desc& d) {
-    auto& made = made_[ops::description_of(d)];
-    if (!made) made = context_.make(d);
-    return made;
-  }
-
- private:
-  Context& context_;
-  std::map<std::string, std::shared_ptr<typename Desc::Op>> made_;
-};
-
-KroneckerMatMul make_product(MadeOnce<ops::MatMulDesc>& make, const TensorDesc& src, const TensorDesc& weights,
-                     const TensorDesc& dst) {
-  return {make({src, weights, dst}), src, weights, dst};
 }
 
 void run(ops::Reorder& op, const Tensor& src, const Tensor& dst, std::byte* scratch) {
@@ -163,7 +131,7 @@ struct FactorSum::Block {
   std::int64_t gradient, factor;  ///< first elements
   TensorDesc part;                ///< of the gradient
   std::shared_ptr<ops::Reorder> unfold;  ///< null: the product reads the part where it lies
-  KroneckerMatMul product;
+  Product product;
   std::shared_ptr<ops::DecayedSum> sum;
 };
 
@@ -230,7 +198,7 @@ std::vector<TensorDesc> KroneckerProductDesc::roots() const {
 /// The products along the dimensions, one after the other. Between them the block is dense.
 struct KroneckerProduct::Block {
   struct Along {
-    KroneckerMatMul product;
+    Product product;
     bool root_first;     ///< root times values, else values times root
     std::int64_t times;  ///< products over values that lie one after the other
     std::int64_t root;   ///< first element
@@ -269,7 +237,7 @@ KroneckerProduct::KroneckerProduct(Context& context, const KroneckerProductDesc&
         return matrix(n, behind, outside && rank == 2 ? d.blocks.shape()[1] : behind, 1);
       };
       const TensorDesc from = values(k == 0), to = values(k + 1 == rank);
-      KroneckerMatMul product = root_first ? make_product(products, root, from, to) : make_product(products, from, root, to);
+      Product product = root_first ? make_product(products, root, from, to) : make_product(products, from, root, to);
       work = std::max(work, product.scratch());
       add(cost_, product.op->cost(forward_verb), root_first ? static_cast<double>(before) : 1);
       b.along.push_back({std::move(product), root_first, root_first ? before : 1, d.blocks.factor_offset(k, i)});

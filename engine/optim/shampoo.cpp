@@ -85,7 +85,7 @@ std::vector<std::string> Shampoo::state_names() const {
   return names;
 }
 
-std::optional<Shape> Shampoo::own_state_shape(std::size_t state, const Shape& parameter) const {
+std::optional<Shape> Shampoo::own_state_shape(std::size_t state, const Shape& parameter, std::int64_t) const {
   const int dim = dim_of_state(state, state_names().size());
   if (dim < 0) return std::nullopt;
   const KroneckerBlocks blocks = blocks_of(parameter);

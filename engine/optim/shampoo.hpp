@@ -40,7 +40,8 @@ struct Shampoo : Optimizer {
   /// The blocks of a parameter of this shape.
   KroneckerBlocks blocks_of(const Shape& parameter) const;
   std::vector<std::string> state_names() const override;
-  std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter) const override;
+  std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter,
+                                       std::int64_t product_inputs) const override;
   bool needs_whole_parameters() const override { return true; }
   /// Throws InputError for settings out of their ranges, and where no backend computes roots.
   void append_updates(UpdateBuilder& builder) const override;

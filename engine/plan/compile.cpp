@@ -122,6 +122,27 @@ void require_stages(const PlanOptions& options) {
   if (options.lag) refuse("stages (--stages) need gradients of the same step: leave --sync lag out");
 }
 
+/// Throws InputError for what an optimizer that observes layers cannot do.
+void require_observable(const Graph& graph, const PlanOptions& options) {
+  const auto observes = [&](const ParameterSpec& p) {
+    return p.product_inputs > 0 && options.optimizer->observes(p.shape, p.product_inputs);
+  };
+  if (!options.training || !options.optimizer || std::ranges::none_of(graph.parameters(), observes)) return;
+  if (options.exchange.reproducible)
+    refuse(
+        "reproducible sums (--reproducible) with an optimizer that sums products of whole batches (K-FAC): leave this "
+        "option out, or take another optimizer");
+  using enum ProcessGrid::Axis;
+  for (const auto& [axis, option] :
+       {std::pair{space, "--spatial"}, {channel, "--channel-parallel"}, {stage, "--stages"}})
+    if (options.grid && options.grid->extent(axis) > 1)
+      refuse(
+          "an optimizer that observes layers (K-FAC) needs whole layers of whole samples on each rank: leave {} out, "
+          "or "
+          "take another optimizer",
+          option);
+}
+
 /// One compilation under way.
 struct Compiler {
   Compiler(const Graph& graph, Parameters& parameters, const PlanOptions& options);
@@ -172,6 +193,8 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
   if (build.ranks(Distribution::Axis::channel) > 1) require_channels(options);
   if (build.ranks(Distribution::Axis::stage) > 1) require_stages(options);
   if (build.shards != OptimizerShards::none) require_shards(options);
+  require_observable(graph, options);
+  if (options.training) build.observer = options.optimizer;
   build.sparse_allowed = !build.lag && !options.exchange.reproducible && !build.accumulates &&
                          build.shards == OptimizerShards::none &&
                          (!options.optimizer || options.optimizer->moves_only_rows_with_gradient());

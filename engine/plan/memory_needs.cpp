@@ -70,7 +70,7 @@ void require_memory_for_parameters(const Graph& graph, Context& context, const U
     count += elements;
     floats += (optimizer.reads_ahead() ? 3 : 2) * elements;
     for (std::size_t i = 0; i < states; ++i) {
-      const auto own = optimizer.own_state_shape(i, p.shape);
+      const auto own = optimizer.own_state_shape(i, p.shape, p.product_inputs);
       floats += own ? elements_of(*own) : elements;
     }
   }

@@ -70,6 +70,12 @@ BufferId NodeBuilder::in_order(BufferId b, const Layout& layout, DType type) {
   return d.dtype == type && d.layout.without_gaps(d.shape) == layout ? b : converted(b, layout, type);
 }
 
+bool NodeBuilder::is_observed() const {
+  if (!build_.training || !build_.observer) return false;
+  const Parameter& weights = build_.parameters.at(node().parameter("weights"));
+  return weights.product_inputs > 0 && build_.observer->observes(weights.shape, weights.product_inputs);
+}
+
 TensorDesc ForwardBuilder::src_request(int i, DType type) const {
   const bool as_given = build_.nodes[node().srcs[i]].is_input() && src(i).dtype == type;
   return {src(i).shape, type, as_given ? src(i).layout : Layout::any()};
@@ -180,6 +186,26 @@ BufferId BackwardBuilder::parameter_in(const std::string& name, const Layout& la
   const BufferId value =
       read != build_.read_parameters.end() ? read->second : build_.parameter_buffers.at(node().parameter(name));
   return converted(value, layout, type);
+}
+
+void BackwardBuilder::observe(const ops::ConvParams& window, BufferId src, const std::function<BufferId()>& diff_dst) {
+  if (!is_observed()) return;
+  std::vector<Call>& calls = build_.program.calls();
+  const std::size_t first = calls.size();
+  const auto always_there = build_.reordered;  // calls of all steps must not read the copies of some
+  const auto strided = [this](BufferId b) {
+    const TensorDesc& d = desc(b);
+    return d.layout.is_strided() ? b : in_layout(b, Layout::channels_last(d.shape));
+  };
+  const Parameter& weights = build_.parameters.at(node().parameter("weights"));
+  const bool has_bias = weights.product_inputs > weights.shape.elements() / weights.shape[0];
+  LayerProduct product{weights.name, has_bias ? node().parameter("bias") : "", window};
+  product.src = strided(src);
+  product.diff_dst = strided(diff_dst());
+  auto values = build_.observer->append_observation(*this, product);
+  build_.observations.push_back({std::move(product), std::move(values)});
+  build_.reordered = always_there;
+  for (std::size_t i = first; i < calls.size(); ++i) calls[i].every = {build_.observer->observation_period(), 0};
 }
 
 BufferId BackwardBuilder::gradient_so_far(const std::string& parameter) const {

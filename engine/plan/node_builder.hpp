@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/graph/parameters.hpp"
+#include "engine/plan/layer_product.hpp"
 #include "engine/plan/precision.hpp"
 #include "engine/plan/sharing.hpp"
 #include "engine/plan/typed_call.hpp"
@@ -74,8 +75,10 @@ struct CompileState {
   std::vector<SparseGradient> sparse_gradients;  ///< gradients by rows
   /// Nodes, and what they append to the update (ForwardBuilder::at_update).
   std::vector<std::pair<int, std::function<void(NodeBuilder&)>>> at_update;
-  std::vector<Call> behind_backward;    ///< ends of collectives that stand behind the last backward pass
-  std::map<int, BufferId> next_states;  ///< per state node: the value of the state after the step
+  const UpdateRule* observer = nullptr;   ///< the optimizer, if the plan has one
+  std::vector<Observation> observations;  ///< in the order of the backward pass
+  std::vector<Call> behind_backward;      ///< ends of collectives that stand behind the last backward pass
+  std::map<int, BufferId> next_states;    ///< per state node: the value of the state after the step
   /// Per buffer: its copies in other layouts and dtypes, which later calls use again.
   std::map<BufferId, std::vector<BufferId>> reordered;
 };
@@ -173,6 +176,10 @@ class NodeBuilder {
                         std::string name = "") {
     append_call<Op, Op::template BackwardWeights>(build_.program, label(std::move(name)), op, args);
   }
+
+  /// Whether the optimizer observes the layer, whose parameter "weights" is that of a dense layer or of a convolution:
+  /// then the backward pass has to call BackwardBuilder::observe().
+  bool is_observed() const;
 
   // ---- communication that the plan does not insert by itself
 
@@ -307,6 +314,10 @@ class BackwardBuilder : public NodeBuilder {
   /// The whole gradient that other nodes with the same parameter have made so far, to add to in place; no_buffer if no
   /// node has made a gradient yet.
   BufferId gradient_so_far(const std::string& parameter) const;
+  /// Lets the optimizer observe the layer, if is_observed(). `window`: of a convolution, an empty kernel for a dense
+  /// layer. `src`: the source. `diff_dst` returns the gradient of the products, and may append calls that make it. They
+  /// run in the steps of observations alone, so nothing else may read what they write.
+  void observe(const ops::ConvParams& window, BufferId src, const std::function<BufferId()>& diff_dst);
   /// The parameter in this layout and dtype. Throws if forward has not asked for the parameter.
   BufferId parameter_in(const std::string& name, const Layout& layout, DType type = DType::f32);
 

@@ -129,8 +129,8 @@ struct Call {
   std::variant<Computation, Communication> work;  ///< what the call does
   /// Above 0: neighbours with the same number do not depend on each other and may run by Device::run_together().
   int together = 0;
-  /// In which steps the call runs; both steps of a communication alike. Of calls of the phase update alone. What other
-  /// calls read of its results has to be in memory that is kept (Storage::owned, Storage::moment).
+  /// In which steps the call runs; both steps of a communication alike. Of calls of the phases backward and update
+  /// alone. Calls of other steps read its results from memory that is kept (Storage::owned, Storage::moment).
   Every every = {};
 
   /// The computation, or null for a communication.

@@ -13,7 +13,7 @@ void set_own_shapes(Parameters& parameters, const UpdateRule& rule) {
   for (Parameter& p : parameters.all()) {
     std::map<int, Shape> own;
     for (std::size_t i = 0; i < states && p.kind == ParameterKind::trained; ++i)
-      if (const auto shape = rule.own_state_shape(i, p.shape)) own.emplace(static_cast<int>(i), *shape);
+      if (const auto shape = rule.own_state_shape(i, p.shape, p.product_inputs)) own.emplace(static_cast<int>(i), *shape);
     parameters.set_own_shapes(p, std::move(own));
   }
 }
@@ -190,7 +190,7 @@ BufferId UpdateBuilder::state(const UpdatedParameter& p, const std::string& name
   const auto [at, is_new] = states_.try_emplace({p.name, name}, no_buffer);
   if (!is_new) return at->second;
   const auto number = static_cast<std::size_t>(found - state_names_.begin());
-  const auto own = rule_.own_state_shape(number, p.shape);
+  const auto own = rule_.own_state_shape(number, p.shape, build_.parameters.at(p.name).product_inputs);
   if (!own || own->elements() > 0)
     at->second = new_moment(p.name, own ? TensorDesc::plain(*own) : desc(p.value), name, number);
   return at->second;

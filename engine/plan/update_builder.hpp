@@ -64,8 +64,18 @@ class UpdateBuilder {
   BufferId new_buffer(const UpdatedParameter& p, const std::string& name, const TensorDesc& desc);
   /// A buffer in the arena.
   BufferId new_buffer(const std::string& name, const TensorDesc& desc) { return build_.program.add(name, desc); }
+  /// A buffer of so many f64, with memory of its own.
+  BufferId new_sums(const std::string& name, std::int64_t count);
+  /// Samples of a forward pass on this rank.
+  std::int64_t samples() const { return build_.batch; }
   /// A part of a buffer from byte `offset` on: Program::view().
   BufferId view(BufferId b, const TensorDesc& desc, std::size_t offset = 0) { return build_.program.view(b, desc, offset); }
+  /// Lets `inner` lie within `outer`: Program::place_inside().
+  bool place_inside(BufferId inner, BufferId outer, std::size_t offset) {
+    return build_.program.place_inside(inner, outer, offset);
+  }
+  /// What the optimizer has observed in the backward pass (UpdateRule::append_observation), in the order of that pass.
+  const std::vector<Observation>& observations() const { return build_.observations; }
   /// A copy of `b` in a new buffer of this layout; `b` itself if it has that layout. Appends the call of a reorder.
   BufferId in_layout(BufferId b, const Layout& layout, const std::string& node);
   /// Ranks that have the same parameters and the same sums of gradients, and this rank's number among them.
@@ -74,7 +84,7 @@ class UpdateBuilder {
   /// The device's context, for primitives that consist of others.
   Context& context() { return build_.parameters.context(); }
   /// Appends the sum of `values`, f32 or f64, over ranks(): each rank has computed some of the elements, and zeros in
-  /// the place of the others. The sum is exact. `what` names it in reports. Runs in line: it begins and ends here.
+  /// the place of the others (then the sum is exact), or each has a term of each element. `what` names it in reports. Runs in line: it begins and ends here.
   void sum_parts(BufferId values, const std::string& what, const Every& every = {});
   /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
@@ -96,7 +106,6 @@ class UpdateBuilder {
   void finish();
 
  private:
-  BufferId new_sums(const std::string& name, std::int64_t count);
   BufferId new_moment(const std::string& parameter, const TensorDesc& desc, const std::string& name,
                       std::size_t number);
   void put_updates_aside();

@@ -10,8 +10,10 @@
 
 namespace keelson {
 
-class UpdateBuilder;
+class BackwardBuilder;
 class Parameters;
+class UpdateBuilder;
+struct LayerProduct;
 
 /// What each rank along the axes data and space keeps a part of, in place of the whole: ZeRO, Rajbhandari et al. 2020,
 /// arXiv 1910.02054. Ranks sum gradients by reduce-scatter, update the parameters of their own part, and gather the
@@ -45,11 +47,13 @@ struct UpdateRule {
   virtual std::vector<std::string> state_names() const = 0;
 
   /// The shape of state number `state` of state_names() for a parameter of the shape `parameter`, if it is not that of
-  /// the parameter: a plain array, for example a matrix for each dimension. A shape without elements: the parameter has
-  /// no such state. No value: the parameter's shape and layout. Optimizers with such states need whole parameters. A
-  /// network whose shapes change begins with zeros in these states, so append_updates() has to cope with zeros.
-  virtual std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter) const {
-    (void)state, (void)parameter;
+  /// the parameter: a plain array, for example a matrix for each dimension. `product_inputs`: as in ParameterSpec. A
+  /// shape without elements: the parameter has no such state. No value: the parameter's shape and layout. Optimizers
+  /// with such states need whole parameters. A network whose shapes change begins with zeros in these states, so
+  /// append_updates() has to cope with zeros.
+  virtual std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter,
+                                               std::int64_t product_inputs) const {
+    (void)state, (void)parameter, (void)product_inputs;
     return std::nullopt;
   }
 
@@ -65,6 +69,22 @@ struct UpdateRule {
   /// Whether layers read a parameter plus its first state in training, so that gradients are those at this point.
   /// Evaluation, checkpoints and exports have the parameter itself.
   virtual bool reads_ahead() const { return false; }
+
+  /// Whether the optimizer reads what weights of this shape multiply, and the gradient of the products, in backward
+  /// passes: append_observation(). `product_inputs`: as in ParameterSpec, above 0.
+  virtual bool observes(const Shape& weights, std::int64_t product_inputs) const {
+    (void)weights, (void)product_inputs;
+    return false;
+  }
+  /// The steps from one observation to the next, 1 or more: those whose number is a multiple, the first one included.
+  virtual std::uint64_t observation_period() const { return 1; }
+  /// Appends calls to the backward pass of a layer whose weights the optimizer observes. The calls run in the steps of
+  /// observation_period() alone, in each micro-batch. Returns the buffers with what has been observed, which
+  /// UpdateBuilder::observations() gives to append_updates(); they have the values of the last micro-batch.
+  virtual std::vector<int> append_observation(BackwardBuilder& builder, const LayerProduct& product) const {
+    (void)builder, (void)product;
+    return {};
+  }
 
   /// Appends the calls of one step. The calls run when the gradients are summed over all ranks and, if the plan checks
   /// gradients, checked.

@@ -45,13 +45,17 @@ const std::vector<SupportRow>& support_table() {
       {"Dense",              "dst f32",                          takes,  never,  takes,   native,  may},
       {"Dense",              "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"Dropout",            "",                                 takes,  takes,  never,   never,   never},
+      {"EigenQuotient",      "",                                 takes,  never,  never,   never,   never},
       {"Eltwise",            "strided",                          takes,  takes,  if_fast, native,  may},
       {"Eltwise",            "oneDNN's own layout",              may,    may,    takes,   native,  may},
       {"Embedding",          "",                                 takes,  never,  never,   never,   never},
+      {"FactorInverses",     "",                                 may,    never,  never,   never,   never},  // LAPACK
       {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
       {"GraftDirection",     "",                                 takes,  never,  never,   never,   never},
       {"GroupNorm",          "",                                 takes,  takes,  never,   never,   never},
+      {"InnerProduct",       "",                                 takes,  never,  never,   never,   never},
       {"InverseRoots",       "",                                 may,    never,  never,   never,   never},  // LAPACK
+      {"KlClip",             "",                                 takes,  never,  never,   never,   never},
       {"LambDirection",      "",                                 takes,  never,  never,   never,   never},
       {"LambStep",           "",                                 takes,  never,  never,   never,   never},
       {"Loss",               "",                                 takes,  never,  never,   never,   never},
@@ -61,6 +65,8 @@ const std::vector<SupportRow>& support_table() {
       {"MuonDirection",      "",                                 takes,  never,  never,   never,   never},
       {"MuonStep",           "",                                 takes,  never,  never,   never,   never},
       {"Orthogonalize",      "",                                 takes,  never,  never,   never,   never},
+      {"PackedTriangle",     "",                                 takes,  never,  never,   never,   never},
+      {"Patches",            "",                                 takes,  takes,  never,   never,   never},
       {"PixelCounts",        "",                                 takes,  never,  never,   never,   never},
       {"PixelLoss",          "",                                 takes,  never,  never,   never,   never},
       {"Pool",               "average",                          takes,  takes,  takes,   native,  may},
@@ -75,6 +81,7 @@ const std::vector<SupportRow>& support_table() {
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
       {"Resize",             "",                                 takes,  takes,  never,   never,   never},
       {"RmsNorm",              "",                                   takes,   takes,   never,   never,   never},
+      {"RunningFactors",     "",                                 takes,  never,  never,   never,   never},
       {"RunningStatistics",    "",                                   takes,   never,   never,   never,   never},
       {"ShampooStep",        "",                                 takes,  never,  never,   never,   never},
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
@@ -164,6 +171,13 @@ SupportCell cell(const DecayedSumDesc& d, Device&) { return {"DecayedSum", "", d
 SupportCell cell(const GraftDirectionDesc& d, Device&) { return {"GraftDirection", "", d.param.dtype}; }
 SupportCell cell(const InverseRootsDesc& d, Device&) { return {"InverseRoots", "", d.srcs.at(0).dtype}; }
 SupportCell cell(const ShampooStepDesc& d, Device&) { return {"ShampooStep", "", d.param.dtype}; }
+SupportCell cell(const EigenQuotientDesc&, Device&) { return {"EigenQuotient", "", DType::f32}; }
+SupportCell cell(const FactorInversesDesc& d, Device&) { return {"FactorInverses", "", d.factors.at(0).dtype}; }
+SupportCell cell(const InnerProductDesc& d, Device&) { return {"InnerProduct", "", d.src.dtype}; }
+SupportCell cell(const KlClipDesc& d, Device&) { return {"KlClip", "", d.direction.dtype}; }
+SupportCell cell(const PackedTriangleDesc&, Device&) { return {"PackedTriangle", "", DType::f32}; }
+SupportCell cell(const PatchesDesc& d, Device&) { return {"Patches", "", d.src.dtype}; }
+SupportCell cell(const RunningFactorsDesc&, Device&) { return {"RunningFactors", "", DType::f32}; }
 SupportCell cell(const LambDirectionDesc& d, Device&) { return {"LambDirection", "", d.param.dtype}; }
 SupportCell cell(const LambStepDesc& d, Device&) { return {"LambStep", "", d.param.dtype}; }
 SupportCell cell(const ClassSumsDesc& d, Device&) { return {"ClassSums", "", d.prediction.dtype}; }
@@ -220,7 +234,9 @@ TensorDesc last(const Shape& s, DType t) { return {s, t, Layout::channels_last(s
 
 /// A small description whose operands are of type `t`, as far as the op has a choice.
 template <class Desc>
-Desc example(DType t);
+Desc example(DType t) {
+  return {plain(matrix, t)};
+}
 template <>
 AddRowsDesc example(DType t) {
   return {plain({4, 16}, t), plain(matrix, t), true};
@@ -312,20 +328,29 @@ InverseRootsDesc example(DType t) {
   return {{plain({1, 4, 4}, t)}, {{0, 0, 4, 2}}, 1e-6f};
 }
 template <>
-ShampooStepDesc example(DType t) {
-  return {plain(matrix, t)};
+EigenQuotientDesc example(DType) {
+  return {4, 8, 0.01f};
+}
+template <>
+FactorInversesDesc example(DType t) {
+  return {{plain({4, 4}, t), plain({3, 3}, t)}, {0, 1}, 0.01f};
+}
+template <>
+PackedTriangleDesc example(DType) {
+  return {8};
+}
+template <>
+PatchesDesc example(DType t) {
+  const ConvParams window{{3, 3}, {1, 1}, {1, 1}, {1, 1}, {1, 1}};
+  return {window, last(image, t), image[0]};
+}
+template <>
+RunningFactorsDesc example(DType) {
+  return {8, 4};
 }
 template <>
 LambDirectionDesc example(DType t) {
   return {{}, plain(matrix, t)};
-}
-template <>
-LambStepDesc example(DType t) {
-  return {plain(matrix, t)};
-}
-template <>
-ClassSumsDesc example(DType t) {
-  return {plain(matrix, t)};
 }
 template <>
 LossDesc example(DType t) {
@@ -376,24 +401,12 @@ ResizeDesc example(DType t) {
   return {plain(image, t), 12, 20};
 }
 template <>
-RmsNormDesc example(DType t) {
-  return {plain(matrix, t)};
-}
-template <>
 RunningStatisticsDesc example(DType) {
   return {16};
 }
 template <>
-SoftmaxDesc example(DType t) {
-  return {plain(matrix, t)};
-}
-template <>
 SumDesc example(DType t) {
   return SumDesc::alike(plain(matrix, t), 2);
-}
-template <>
-SumSquaresDesc example(DType t) {
-  return {plain(matrix, t)};
 }
 template <>
 TransposedConvDesc example(DType t) {

@@ -160,13 +160,13 @@ int Tape::flatten(int x) {
 }
 
 void Tape::run_backwards(int from, Array diff) {
-  std::vector<Array> diffs(values_.size());
-  diffs[from] = std::move(diff);
+  diffs_.assign(values_.size(), {});
+  diffs_[from] = std::move(diff);
   for (int v = from; v >= 0; --v) {
-    if (diffs[v].empty() || !steps_[v].backward) continue;
-    const auto parts = steps_[v].backward(diffs[v]);
+    if (diffs_[v].empty() || !steps_[v].backward) continue;
+    const auto parts = steps_[v].backward(diffs_[v]);
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      Array& into = diffs[steps_[v].srcs[i]];
+      Array& into = diffs_[steps_[v].srcs[i]];
       into = into.empty() ? parts[i] : sum({into, parts[i]});
     }
   }

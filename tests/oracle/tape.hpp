@@ -48,6 +48,8 @@ class Tape {
 
   const Array& value(int v) const { return values_[v]; }
   const std::map<std::string, Array>& gradients() const { return gradients_; }
+  /// Gradient of a value, behind loss(); empty if none flows to it.
+  const Array& gradient_of(int v) const { return diffs_[v]; }
 
  private:
   using Backward = std::function<std::vector<Array>(const Array& diff_dst)>;  ///< one gradient per src
@@ -60,7 +62,7 @@ class Tape {
     Backward backward;
   };
   std::map<std::string, Array> parameters_, gradients_;
-  std::vector<Array> values_;
+  std::vector<Array> values_, diffs_;
   std::vector<Step> steps_;
 };
 

@@ -27,7 +27,7 @@ struct CountingRule : UpdateRule {
   bool through_arena = false;  ///< the second sum is copied to the third state in each step
 
   std::vector<std::string> state_names() const override { return {"of_all", "of_some", "none"}; }
-  std::optional<Shape> own_state_shape(std::size_t state, const Shape&) const override {
+  std::optional<Shape> own_state_shape(std::size_t state, const Shape&, std::int64_t) const override {
     return state == 2 ? Shape{0} : Shape{2, 1};
   }
   void append_updates(UpdateBuilder& b) const override {

@@ -159,6 +159,39 @@ struct AsyncCell : AsyncBase<RecurrentCell> {
   }
   static Sequence sequence(const Tensor* t) { return {t[0], t[1], t[2], t[3], t[4], t[5], t[6]}; }
 };
+struct AsyncPatches : AsyncBase<Patches> {
+  using AsyncBase::AsyncBase;
+  void gather(const Tensor& step_params, const Tensor& src, const Tensor& weight, std::int64_t first,
+              const Tensor& dst) override {
+    queue({step_params, src, weight, dst},
+          [first](auto& o, const Tensor* t) { o.gather(t[0], t[1], t[2], first, t[3]); });
+  }
+};
+struct AsyncPackedTriangle : AsyncBase<PackedTriangle> {
+  using AsyncBase::AsyncBase;
+  void add(const Tensor& block, std::int64_t first_row, bool overwrite, const Tensor& packed) override {
+    queue({block, packed},
+          [first_row, overwrite](auto& o, const Tensor* t) { o.add(t[0], first_row, overwrite, t[1]); });
+  }
+};
+struct AsyncEigenQuotient : AsyncBase<EigenQuotient> {
+  using AsyncBase::AsyncBase;
+  void divide(const Tensor& values, const Tensor& of_rows, const Tensor& of_columns) override {
+    queue({values, of_rows, of_columns}, [](auto& o, const Tensor* t) { o.divide(t[0], t[1], t[2]); });
+  }
+};
+template <>
+struct AsyncOf<Patches> {
+  using type = AsyncPatches;
+};
+template <>
+struct AsyncOf<PackedTriangle> {
+  using type = AsyncPackedTriangle;
+};
+template <>
+struct AsyncOf<EigenQuotient> {
+  using type = AsyncEigenQuotient;
+};
 template <>
 struct AsyncOf<MatMul> {
   using type = AsyncMatMul;

@@ -1,11 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <numeric>
 
-#include "backends/kokkos/common/kernel.hpp"
 #include "backends/kokkos/makers.hpp"
-#include "backends/lapack/symmetric.hpp"
+#include "backends/kokkos/optim/matrix_shares.hpp"
 #include "engine/ops/factory.hpp"
 #include "engine/ops/shampoo.hpp"
 
@@ -20,33 +17,13 @@ using namespace ops;
 /// The work of a matrix: eigenvectors and the product.
 double root_flops(std::int64_t n) { return 10.0 * static_cast<double>(n) * static_cast<double>(n * n); }
 
-/// Threads take matrices, and LAPACK works in one thread: so results do not depend on the number of threads.
 class LapackInverseRoots : public InverseRoots {
  public:
-  explicit LapackInverseRoots(const InverseRootsDesc& d) : d_(d) {
-    const auto count = d_.matrices.size();
-    const auto threads = static_cast<std::size_t>(std::max(1, current_instance().concurrency()));
-    shares_.resize(std::clamp<std::size_t>(count, 1, threads));
-    // The largest matrix first, each to the thread with the least work.
-    std::vector<std::size_t> order(count);
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return d_.matrices[i].size; });
-    for (const std::size_t i : order) {
-      const auto share = std::ranges::min_element(shares_, {}, &Share::flops);
-      share->matrices.push_back(i);
-      share->flops += root_flops(d_.matrices[i].size);
-      share->scratch = std::max(share->scratch, align64(lapack::scratch_doubles(d_.matrices[i].size) * sizeof(double)));
-    }
-    works_.resize(count);
-  }
+  explicit LapackInverseRoots(const InverseRootsDesc& d) : d_(d), shares_(rows_of(d)), works_(d.matrices.size()) {}
 
   Layout layout(Verb, Role) const override { return Layout::any(); }
   std::string name(Verb) const override { return "dsyevd"; }
-  std::size_t scratch_bytes(Verb) const override {
-    std::size_t bytes = 0;
-    for (const Share& s : shares_) bytes += s.scratch;
-    return bytes;
-  }
+  std::size_t scratch_bytes(Verb) const override { return shares_.scratch_bytes(); }
   Cost cost(Verb) const override {
     Cost cost;
     for (const auto& m : d_.matrices) cost.flops += root_flops(m.size);
@@ -65,30 +42,20 @@ class LapackInverseRoots : public InverseRoots {
     }
     const auto steps = static_cast<double>(static_cast<const StepParams*>(step_params.raw())->step) + 1;
     const double scale = d_.decay < 1 ? 1 / (1 - std::pow(static_cast<double>(d_.decay), steps)) : 1;
-    auto* at = static_cast<std::byte*>(scratch.raw());
-    for (Share& s : shares_) {
-      s.memory = reinterpret_cast<double*>(at);
-      at += s.scratch;
-    }
-    const lapack::OneThread one_thread;
-    const auto work_on = [this, scale](Index share) {
-      const Share& s = shares_[static_cast<std::size_t>(share)];
-      for (const std::size_t i : s.matrices)
-        lapack::inverse_root(works_[i], scale, d_.epsilon, d_.matrices[i].root, s.memory);
-    };
-    launch("keelson::inverse_roots", std::ssize(shares_), work_on);
+    shares_.run("keelson::inverse_roots", scratch.raw(), [this, scale](std::size_t i, double* memory) {
+      lapack::inverse_root(works_[i], scale, d_.epsilon, d_.matrices[i].root, memory);
+    });
   }
 
  private:
-  /// What one thread does.
-  struct Share {
-    std::vector<std::size_t> matrices;
-    double flops = 0;
-    std::size_t scratch = 0;
-    double* memory = nullptr;
-  };
+  static std::vector<std::int64_t> rows_of(const InverseRootsDesc& d) {
+    std::vector<std::int64_t> rows;
+    for (const auto& m : d.matrices) rows.push_back(m.size);
+    return rows;
+  }
+
   InverseRootsDesc d_;
-  std::vector<Share> shares_;
+  MatrixShares shares_;
   std::vector<lapack::Matrix> works_;
 };
 

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <vector>
+
+#include "backends/kokkos/common/kernel.hpp"
+#include "backends/lapack/symmetric.hpp"
+
+namespace keelson::kokkos {
+
+/// Symmetric matrices that the threads of a CPU share out. LAPACK works in one thread, so results do not depend on the
+/// number of threads.
+class MatrixShares {
+ public:
+  /// `rows`: of each matrix. The largest matrix first, each goes to the thread with the least work.
+  explicit MatrixShares(const std::vector<std::int64_t>& rows) {
+    const auto threads = static_cast<std::size_t>(std::max(1, current_instance().concurrency()));
+    shares_.resize(std::clamp<std::size_t>(rows.size(), 1, threads));
+    std::vector<std::size_t> order(rows.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return rows[i]; });
+    for (const std::size_t i : order) {
+      const auto share = std::ranges::min_element(shares_, {}, &Share::work);
+      const auto n = static_cast<double>(rows[i]);
+      share->matrices.push_back(i);
+      share->work += n * n * n;
+      share->scratch = std::max(share->scratch, align64(lapack::scratch_doubles(rows[i]) * sizeof(double)));
+    }
+  }
+
+  /// Of run().
+  std::size_t scratch_bytes() const {
+    std::size_t bytes = 0;
+    for (const Share& s : shares_) bytes += s.scratch;
+    return bytes;
+  }
+
+  /// Calls work(number of the matrix, its scratch memory for LAPACK) for each matrix.
+  template <class Work>
+  void run(const char* label, void* scratch, const Work& work) {
+    auto* at = static_cast<std::byte*>(scratch);
+    for (Share& s : shares_) {
+      s.memory = reinterpret_cast<double*>(at);
+      at += s.scratch;
+    }
+    const lapack::OneThread one_thread;
+    const auto work_on = [this, &work](Index share) {
+      const Share& s = shares_[static_cast<std::size_t>(share)];
+      for (const std::size_t i : s.matrices) work(i, s.memory);
+    };
+    launch(label, std::ssize(shares_), work_on);
+  }
+
+ private:
+  /// What one thread does.
+  struct Share {
+    std::vector<std::size_t> matrices;
+    double work = 0;
+    std::size_t scratch = 0;
+    double* memory = nullptr;
+  };
+  std::vector<Share> shares_;
+};
+
+}  // namespace keelson::kokkos

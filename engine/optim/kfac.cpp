@@ -1,0 +1,317 @@
+#include "engine/optim/kfac.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/base/align.hpp"
+#include "engine/ops/combine.hpp"
+#include "engine/optim/detail/share_out.hpp"
+#include "engine/optim/kfac_products.hpp"
+#include "engine/plan/update_builder.hpp"
+
+namespace keelson {
+
+namespace {
+
+/// A matrix of so many rows takes 256 MiB, and its inverse a minute on a core.
+constexpr std::int64_t most_factor_rows = 8192;
+
+constexpr const char *a_state = "a_factor", *g_state = "g_factor", *a_inverse_state = "a_inverse",
+                     *g_inverse_state = "g_inverse";
+
+/// Weights in the memory of a plain matrix whose rows have `columns` elements, in the order of ops::PatchesDesc.
+TensorDesc weights_within(const Shape& weights, std::int64_t columns) {
+  Shape strides = weights;
+  strides[0] = columns;
+  strides[1] = 1;
+  std::int64_t next = weights[1];
+  for (int i = weights.rank() - 1; i >= 2; --i) strides[i] = std::exchange(next, next * weights[i]);
+  return {weights, DType::f32, Layout::strided(weights, strides)};
+}
+
+/// The bias as the last column of such a matrix.
+TensorDesc bias_within(std::int64_t rows, std::int64_t columns) {
+  return {{rows}, DType::f32, Layout::strided({rows}, {columns})};
+}
+
+void append_copy(UpdateBuilder& b, const std::string& node, BufferId from, BufferId to, const Every& every = {}) {
+  b.call<ops::Reorder, ops::Reorder::Forward>(node, "copy", b.make(ops::ReorderDesc{b.desc(from), b.desc(to)}),
+                                              {.src = from, .dst = to}, every);
+}
+
+/// Appends the sum over ranks of arrays that calls before have written, in one message: they lie in one array.
+void sum_as_one(UpdateBuilder& b, const std::vector<BufferId>& arrays, const std::string& what, const Every& every) {
+  if (b.ranks() == 1) return;
+  std::size_t bytes = 0;
+  for (const BufferId a : arrays) bytes += align64(b.desc(a).bytes());
+  const BufferId all = b.new_buffer(what, TensorDesc::plain({static_cast<std::int64_t>(bytes / sizeof(float))}));
+  std::size_t place = 0;
+  for (const BufferId a : arrays) {
+    KEELSON_EXPECT(b.place_inside(a, all, place));
+    place += align64(b.desc(a).bytes());
+  }
+  b.sum_parts(all, what, every);
+}
+
+}  // namespace
+
+/// A layer between the calls of a step.
+struct Kfac::Work {
+  const Observation* observed;
+  const UpdatedParameter *weights, *bias;  ///< bias: null if the layer has none
+  ops::PatchesDesc patches;                ///< of the source
+  BufferId gradient = no_buffer;           ///< plain (outputs, columns)
+  BufferId direction = no_buffer;          ///< the same
+
+  std::int64_t outputs() const { return weights->shape[0]; }
+  std::int64_t inputs() const { return weights->shape.elements() / outputs(); }
+  std::int64_t columns() const { return inputs() + (bias ? 1 : 0); }
+};
+
+std::vector<std::string> Kfac::state_names() const {
+  std::vector<std::string> names;
+  if (momentum > 0) names.emplace_back("momentum_buffer");
+  for (const char* state : {a_state, g_state, a_inverse_state, g_inverse_state}) names.emplace_back(state);
+  return names;
+}
+
+std::optional<Shape> Kfac::own_state_shape(std::size_t state, const Shape& parameter,
+                                           std::int64_t product_inputs) const {
+  const std::string name = state_names()[state];
+  if (name == "momentum_buffer") return std::nullopt;
+  if (product_inputs == 0 || !observes(parameter, product_inputs)) return Shape{0};
+  const std::int64_t n = name == a_state || name == a_inverse_state ? product_inputs : parameter[0];
+  if (name == a_state || name == g_state) return Shape{n, n};
+  return ops::FactorInversesDesc::inverse(n, eigen).shape;
+}
+
+bool Kfac::observes(const Shape& weights, std::int64_t product_inputs) const {
+  return plain_above == 0 || std::max(weights[0], product_inputs) <= plain_above;
+}
+
+std::uint64_t Kfac::observation_period() const { return static_cast<std::uint64_t>(std::max(1, factor_update_steps)); }
+
+void Kfac::check_settings() const {
+  const auto expect = [](bool good, const char* setting, double found, const char* expected) {
+    if (!good) refuse("the setting {} of KFAC is {}; expected {}", setting, found, expected);
+  };
+  expect(momentum >= 0 && momentum < 1, "momentum", momentum, "a number from 0 to below 1");
+  expect(damping >= 0, "damping", damping, "0 or more");
+  expect(factor_decay >= 0 && factor_decay < 1, "factor_decay", factor_decay, "a number from 0 to below 1");
+  expect(kl_clip >= 0, "kl_clip", kl_clip, "0 or more");
+  expect(factor_update_steps >= 1, "factor_update_steps", factor_update_steps, "1 step or more");
+  expect(inv_update_steps >= 1, "inv_update_steps", inv_update_steps, "1 step or more");
+  expect(factor_positions >= 0, "factor_positions", factor_positions, "0 or more");
+  expect(plain_above >= 0, "plain_above", plain_above, "0 or more");
+}
+
+ops::PatchesDesc Kfac::patches_of(const LayerProduct& product, const TensorDesc& src, std::int64_t samples) const {
+  return {.window = product.window, .src = src, .samples = samples, .at_most = factor_positions};
+}
+
+std::vector<int> Kfac::append_observation(BackwardBuilder& b, const LayerProduct& product) const {
+  check_settings();
+  const PatchGramDesc a{patches_of(product, b.desc(product.src), b.batch())};
+  const ops::PatchesDesc rows{.window = {.kernel = Shape::filled(product.window.kernel.rank(), 1),
+                                         .stride = Shape::filled(product.window.kernel.rank(), 1),
+                                         .dilation = Shape::filled(product.window.kernel.rank(), 1),
+                                         .pad_begin = Shape::filled(product.window.kernel.rank(), 0),
+                                         .pad_end = Shape::filled(product.window.kernel.rank(), 0)},
+                              .src = b.desc(product.diff_dst),
+                              .samples = b.batch(),
+                              .ones = false};
+  const PatchGramDesc g{rows};
+  if (const auto most = std::max(a.patches.columns(), rows.columns()); most > most_factor_rows)
+    refuse(
+        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting plain_above={}, so "
+        "that "
+        "such layers move by momentum SGD, or a smaller layer, or take Shampoo, whose factors are of blocks",
+        product.weights, most, most_factor_rows, most_factor_rows);
+  const auto append = [&](const PatchGramDesc& d, BufferId src, BufferId weight, const char* name) {
+    const BufferId sums = b.new_buffer(fmt::format("sums of {}", name), d.sums());
+    b.forward(std::make_shared<PatchGram>(b.context(), d),
+              {.step_params = b.step_params(), .src = src, .weight = weight, .sums = sums}, name);
+    return sums;
+  };
+  const BufferId a_sums = append(a, product.src, b.sample_weight(), "factor A");
+  return {a_sums, append(g, product.diff_dst, no_buffer, "factor G")};
+}
+
+std::vector<Kfac::Work> Kfac::works(UpdateBuilder& b) const {
+  const auto find = [&](const std::string& name) -> const UpdatedParameter* {
+    const auto found = std::ranges::find(b.parameters(), name, &UpdatedParameter::name);
+    if (found == b.parameters().end()) fail("no gradient flows to {}, whose layer K-FAC observes", name);
+    return &*found;
+  };
+  std::vector<Work> all;
+  for (const Observation& o : b.observations())
+    all.push_back({&o, find(o.product.weights), o.product.bias.empty() ? nullptr : find(o.product.bias),
+                   patches_of(o.product, b.desc(o.product.src), b.samples())});
+  return all;
+}
+
+void Kfac::append_updates(UpdateBuilder& b) const {
+  check_settings();
+  const BufferId global_norm = clip_norm > 0 ? b.global_norm() : no_buffer;
+  std::vector<Work> all = works(b);
+  if (!all.empty()) {
+    append_factors(b, all);
+    append_inverses(b, all);
+    append_directions(b, all, global_norm);
+  }
+  const auto has_direction = [&](const UpdatedParameter& p) {
+    return std::ranges::any_of(all, [&](const Work& w) { return w.weights == &p || w.bias == &p; });
+  };
+  for (const UpdatedParameter& p : b.parameters())
+    if (!has_direction(p)) append_step(b, p, p.gradient, global_norm);
+}
+
+void Kfac::append_factors(UpdateBuilder& b, const std::vector<Work>& all) const {
+  const Every every{observation_period(), 0};
+  std::vector<BufferId> sums;
+  for (const Work& w : all) sums.insert(sums.end(), w.observed->values.begin(), w.observed->values.end());
+  sum_as_one(b, sums, "factors", every);
+  for (const Work& w : all) {
+    const ops::RunningFactorsDesc d{.inputs = w.inputs(),
+                                    .outputs = w.outputs(),
+                                    .bias = w.bias != nullptr,
+                                    .positions = w.patches.positions(),
+                                    .chosen = w.patches.chosen(),
+                                    .decay = factor_decay};
+    b.call<ops::RunningFactors, ops::RunningFactors::Forward>(w.weights->name, "factors", b.make(d),
+                                                              {.step_params = b.step_params(),
+                                                               .a_sums = w.observed->values[0],
+                                                               .g_sums = w.observed->values[1],
+                                                               .a = b.state(*w.weights, a_state),
+                                                               .g = b.state(*w.weights, g_state),
+                                                               .loss_scale = b.loss_scale()},
+                                                              every);
+  }
+}
+
+void Kfac::append_inverses(UpdateBuilder& b, const std::vector<Work>& all) const {
+  const Every every{static_cast<std::uint64_t>(inv_update_steps), 0};
+  ops::FactorInversesDesc d{.damping = damping, .eigen = eigen};
+  std::vector<BufferId> factors, inverses;
+  std::vector<std::int64_t> rows;
+  for (const Work& w : all)
+    for (const auto& [factor, inverse] : {std::pair{a_state, a_inverse_state}, {g_state, g_inverse_state}}) {
+      factors.push_back(b.state(*w.weights, factor));
+      inverses.push_back(b.state(*w.weights, inverse));
+      d.factors.push_back(b.desc(factors.back()));
+      rows.push_back(d.factors.back().shape[0]);
+    }
+  const auto rank_of = detail::ranks_for_matrices(rows, b.ranks());
+  for (std::size_t i = 0; i < rank_of.size(); ++i)
+    if (rank_of[i] == b.rank()) d.matrices.push_back(static_cast<std::int64_t>(i));
+
+  const auto append = [&](const std::vector<BufferId>& dsts) {
+    b.call<ops::FactorInverses, ops::FactorInverses::Forward>("all factors", eigen ? "eigenvectors" : "inverses",
+                                                              b.make(d), {.factors = factors, .inverses = dsts}, every);
+  };
+  if (b.ranks() == 1) return append(inverses);
+  // All inverses are one array, to which each rank adds those that it has computed.
+  const auto descs = d.inverses();
+  std::vector<BufferId> computed;
+  for (const TensorDesc& inverse : descs) computed.push_back(b.new_buffer("inverse of this rank", inverse));
+  append(computed);
+  sum_as_one(b, computed, "inverses of factors", every);
+  for (std::size_t i = 0; i < inverses.size(); ++i) append_copy(b, "all factors", computed[i], inverses[i], every);
+}
+
+void Kfac::append_directions(UpdateBuilder& b, std::vector<Work>& all, BufferId global_norm) const {
+  const BufferId products = b.new_sums("products of directions and gradients", std::ssize(all));
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    Work& w = all[i];
+    const std::string& node = w.weights->name;
+    const TensorDesc matrix = TensorDesc::plain({w.outputs(), w.columns()});
+    w.gradient = b.new_buffer(node + "/gradient", matrix);
+    w.direction = b.new_buffer(node + "/direction", matrix);
+    const BufferId weights = b.desc(w.weights->gradient).layout.is_strided()
+                                 ? w.weights->gradient
+                                 : b.in_layout(w.weights->gradient, Layout::channels_last(w.weights->shape), node);
+    append_copy(b, node, weights, b.view(w.gradient, weights_within(w.weights->shape, w.columns()), 0));
+    if (w.bias)
+      append_copy(b, node, w.bias->gradient,
+                  b.view(w.gradient, bias_within(w.outputs(), w.columns()),
+                         static_cast<std::size_t>(w.inputs()) * sizeof(float)));
+    b.call<KfacDirection, KfacDirection::Forward>(
+        node, "direction",
+        std::make_shared<KfacDirection>(b.context(), KfacDirectionDesc{w.outputs(), w.columns(), eigen, damping}),
+        {.src = w.gradient,
+         .a_inverse = b.state(*w.weights, a_inverse_state),
+         .g_inverse = b.state(*w.weights, g_inverse_state),
+         .dst = w.direction});
+    const double rate = group_of(node).lr_multiplier;
+    b.call<ops::InnerProduct, ops::InnerProduct::Forward>(
+        node, "inner product", b.make(ops::InnerProductDesc{matrix, static_cast<std::int64_t>(i), rate * rate}),
+        {.a = w.direction, .b = w.gradient, .sums = products});
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Work& w = all[i];
+    const std::string& node = w.weights->name;
+    const TensorDesc& matrix = b.desc(w.direction);
+    const BufferId clipped = b.new_buffer(node + "/clipped", matrix);
+    b.call<ops::KlClip, ops::KlClip::Forward>(
+        node, "kl clip", b.make(ops::KlClipDesc{matrix, static_cast<std::int64_t>(i), kl_clip, clip_norm}),
+        {.step_params = b.step_params(),
+         .direction = w.direction,
+         .gradient = w.gradient,
+         .products = products,
+         .global_norm = global_norm,
+         .dst = clipped,
+         .loss_scale = b.loss_scale()});
+    const auto append = [&](const UpdatedParameter& p, const TensorDesc& within, std::size_t element) {
+      const BufferId part = b.view(clipped, within, element * sizeof(float));
+      const Layout& layout = b.desc(p.value).layout;
+      const Layout between = layout.is_strided() ? layout : Layout::channels_last(p.shape);
+      const BufferId copy = b.new_buffer(p.name + "/step", within.with(between));
+      append_copy(b, p.name, part, copy);
+      append_step(b, p, b.in_layout(copy, layout, p.name), global_norm);
+    };
+    append(*w.weights, weights_within(w.weights->shape, w.columns()), 0);
+    if (w.bias) append(*w.bias, bias_within(w.outputs(), w.columns()), static_cast<std::size_t>(w.inputs()));
+  }
+}
+
+/// Direction and gradient are both those of the scaled loss: ops::Update divides by the scale, and clips.
+void Kfac::append_step(UpdateBuilder& b, const UpdatedParameter& p, BufferId direction, BufferId global_norm) const {
+  const ParameterGroup group = group_of(p.name);
+  ops::UpdateParams params;
+  params.kind = ops::UpdateKind::sgd;
+  params.momentum = momentum;
+  params.weight_decay = group.weight_decay;
+  params.lr_multiplier = group.lr_multiplier;
+  params.clip_norm = clip_norm;
+  b.call<ops::Update, ops::Update::Forward>(p.name, "update", b.make(ops::UpdateDesc{params, b.desc(p.value)}),
+                                            {.step_params = b.step_params(),
+                                             .diff = direction,
+                                             .global_norm = global_norm,
+                                             .param = p.value,
+                                             .moment1 = momentum > 0 ? b.state(p, "momentum_buffer") : no_buffer,
+                                             .loss_scale = b.loss_scale()});
+}
+
+std::vector<OptimizerSetting> Kfac::own_settings() {
+  return {{"momentum", &momentum},
+          {"damping", &damping},
+          {"factor_decay", &factor_decay},
+          {"kl_clip", &kl_clip},
+          {"factor_update_steps", &factor_update_steps},
+          {"inv_update_steps", &inv_update_steps},
+          {"factor_positions", &factor_positions},
+          {"plain_above", &plain_above},
+          {"eigen", &eigen}};
+}
+
+std::string Kfac::to_string() const {
+  std::string text =
+      fmt::format("kfac momentum {} damping {}, factors every {} steps with decay {}, {} every {} steps", momentum,
+                  damping, factor_update_steps, factor_decay, eigen ? "eigenvectors" : "inverses", inv_update_steps);
+  if (kl_clip > 0) text += fmt::format(", kl clip {}", kl_clip);
+  if (factor_positions > 0) text += fmt::format(", {} positions", factor_positions);
+  if (plain_above > 0) text += fmt::format(", plain above {}", plain_above);
+  return text + shared_settings();
+}
+
+}  // namespace keelson
