@@ -36,7 +36,8 @@ set(json $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
 keelson_app_data(keelson_app_base
   FILES common/blueprint common/ensemble_file common/folder_lock common/machine common/run_folder common/suggest
         common/target_metrics common/time_table common/toml_file common/report/metrics_file common/report/network_plots
-        common/report/report common/report/report_style common/report/sample_list common/report/svg_plot
+        common/report/rate_page common/report/report common/report/report_style common/report/sample_list
+        common/report/svg_plot
   LINK ${json} $<BUILD_INTERFACE:CLI11::CLI11>)
 keelson_app_data(keelson_cosmoflow_data cosmoflow/data)
 keelson_app_data(keelson_cosmoflow_universe cosmoflow/universe LINK FFTW3::double FFTW3::float)

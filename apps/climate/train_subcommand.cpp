@@ -107,19 +107,21 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
       t);
 }
 
+void declare_more(TrainOptions& o, app::Subcommand& v) {
+  app::declare_training_folder(o.data, v);
+  app::declare(o.stage, v);
+  if (!o.training.finds_rates) app::declare(o.training.mlperf, v);
+  const auto group = v.in(app::OptionGroup::data);
+  v.flag("--check-data", o.check_data,
+         "Read all data once before training, to refuse NaN and wrong classes at the start")
+      .not_stored();
+}
+
 }  // namespace
 
 void define_train(app::CommandLine& line) {
-  auto o = std::make_shared<TrainOptions>();
-  auto& v = app::define_train_subcommand(
-      line, "Train a network on snapshots; data-parallel over the ranks of mpirun or srun", o, &train);
-  app::declare_training_folder(o->data, v);
-  app::declare(o->stage, v);
-  app::declare(o->training.mlperf, v);
-  const auto group = v.in(app::OptionGroup::data);
-  v.flag("--check-data", o->check_data,
-         "Read all data once before training, to refuse NaN and wrong classes at the start")
-      .not_stored();
+  app::define_train_subcommands(line, "Train a network on snapshots; data-parallel over the ranks of mpirun or srun",
+                                std::make_shared<TrainOptions>(), &train, &declare_more);
 }
 
 }  // namespace keelson::climate

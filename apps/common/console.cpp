@@ -71,6 +71,7 @@ void Console::on_epoch(const RunState& s, const EpochRecord& r, const Evaluation
     text += fmt::format("  train {} {}", metric_->name(), metric_->text(*of_loss));
   if (validation) text += judged(r);
   text += fmt::format("  {} {}", rate_text(r.rate), per_second_);
+  if (std::isfinite(r.noise.samples())) text += fmt::format("  noise scale {:.3g}", r.noise.samples());
   if (s.skipped_steps > 0)
     text += fmt::format("  ({} skipped so far, whose gradients overflowed)", counted(s.skipped_steps, "step"));
   say(text);

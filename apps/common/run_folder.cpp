@@ -228,6 +228,7 @@ void RunRecorder::write_report() {
   lock_.require();
   auto input = report_;
   input.history = read_metrics(folder_.metrics());
+  input.batch = trainer_.state().global_batch;
   if (trainer_.pruning().enabled())
     input.sections.push_back(samples_section(trainer_.pruning(), trainer_.training_data()));
   input.plan = trainer_.executor().rows();

@@ -54,10 +54,11 @@ StackedRun::~StackedRun() {
 
 void StackedRun::check(const TrainingOptions& o, const TrainerOptions& t, bool apoptosis, bool grows,
                        const std::string& precision) {
-  const std::array<std::pair<bool, const char*>, 10> others{{
+  const std::array<std::pair<bool, const char*>, 11> others{{
       {t.max_steps >= 0, "--max-steps"},
       {o.checkpoint_steps > 0, "--checkpoint-steps"},
       {t.micro_batches > 1, "--micro-batches"},
+      {t.noise_scale > 0, "--noise-scale"},
       {t.sync.kind != SyncMode::Kind::synchronous, "--sync"},
       {t.prune.enabled(), "--prune-samples"},
       {apoptosis, "--apoptosis"},

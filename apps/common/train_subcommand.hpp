@@ -29,12 +29,16 @@ struct TrainOptions {
 };
 
 /// Defines the subcommand `train`, which calls `train` on the ranks that train (--spares), for each member of an
-/// ensemble
-/// (--members), with the options of every program.
+/// ensemble (--members), with the options of every program; and the subcommand `lr-range`, which calls `train` with
+/// TrainingOptions::finds_rates. `declare_more` declares the program's other options on each of the two.
 template <class Run>
-Subcommand& define_train_subcommand(CommandLine& line, const std::string& description,
-                                    const std::shared_ptr<TrainOptions<Run>>& o,
-                                    ExitCode (*train)(TrainOptions<Run>&, Launch&)) {
+void define_train_subcommands(CommandLine& line, const std::string& description,
+                              const std::shared_ptr<TrainOptions<Run>>& o,
+                              ExitCode (*train)(TrainOptions<Run>&, Launch&),
+                              void (*declare_more)(TrainOptions<Run>&, Subcommand&)) {
+  const auto search = std::make_shared<TrainOptions<Run>>(*o);
+  search->training.finds_rates = true;
+  search->training.out = "lr-range";
   Subcommand& v = line.subcommand("train", description, [o, train](Launch& launch) {
     const TrainOptions<Run> given = *o;  // a run fills in what the user left out
     const auto& v = *o->subcommand;
@@ -65,7 +69,13 @@ Subcommand& define_train_subcommand(CommandLine& line, const std::string& descri
   declare(o->run, v);
   for (const std::string& name : v.member_options())
     if (std::ranges::find(others, name) == others.end()) o->member_options.push_back(name);
-  return v;
+  declare_more(*o, v);
+  Subcommand& s = line.subcommand("lr-range", "Find learning rates: train some steps with rising rates, and plot the loss",
+                                  [search, train](Launch& launch) { return train(*search, launch); });
+  search->subcommand = &s;
+  declare(search->training, s);
+  declare(search->run, s);
+  declare_more(*search, s);
 }
 
 }  // namespace keelson::app

@@ -23,6 +23,7 @@
 #include "engine/plan/memory_needs.hpp"
 #include "engine/train/choose_grid.hpp"
 #include "engine/train/choose_stages.hpp"
+#include "engine/train/noise_scale.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson::app {
@@ -31,7 +32,7 @@ namespace {
 
 /// The checkpoint that --resume names.
 std::optional<CheckpointReader> open_resume(const TrainingOptions& o, const Member* member, Communicator& world) {
-  if (member ? !member->resumes : !o.resume_option->given()) return std::nullopt;
+  if (member ? !member->resumes : !o.resumes()) return std::nullopt;
   return CheckpointReader(o.resume.empty() || o.resume == "latest" ? o.out : o.resume, false, &world);
 }
 
@@ -184,69 +185,13 @@ ExitCode exit_code(StopReason reason) {
 
 }  // namespace
 
-void declare(TrainingOptions& o, Subcommand& v) {
-  const auto group = v.in(OptionGroup::run);
-  o.out_option = &v.option("--out", o.out, "The run's folder: checkpoints/, metrics.jsonl, report.html", "DIR")
-                      .not_stored()
-                      .differs_between_ranks();
-  o.resume_option = &v.option_without_default(
-                          "--resume", o.resume,
-                          "Continue bit for bit from a checkpoint, or from the newest checkpoint of a run's folder; "
-                          "without a value: of --out. Options that are not given are taken from the checkpoint",
-                          "[PATH|latest]")
-                         .value_optional()
-                         .not_stored()
-                         .differs_between_ranks();
-  v.flag("--overwrite", o.overwrite, "Replace the run that --out holds").not_stored();
-  v.option("--max-steps", o.max_steps,
-           "End after this many steps in all; 0: only write the initial checkpoint; -1: no limit", "STEPS")
-      .not_stored();
-  v.option("--time-limit", o.time_limit,
-           "End before this time is over, with a checkpoint and exit code 75; 0: no limit", "SECONDS")
-      .non_negative()
-      .not_stored();
-  v.option("--checkpoint-every", o.checkpoint_every,
-           "Write a checkpoint every so many epochs; 0: only the best and the last", "EPOCHS")
-      .non_negative()
-      .stored();
-  v.option("--checkpoint-steps", o.checkpoint_steps, "Also write a checkpoint every so many steps; 0: do not", "STEPS")
-      .non_negative()
-      .stored();
-  v.option("--max-failures", o.max_failures,
-           "Go on after up to so many ranks have died, if MPI can (mpirun --with-ft ulfm); -1: half of the ranks",
-           "RANKS")
-      .not_stored();
-  v.option("--spares", o.spares,
-           "Keep the last ranks of the job waiting, to replace ranks that die; training then goes back to its latest "
-           "checkpoint, in memory (mpirun --with-ft ulfm)",
-           "RANKS")
-      .non_negative()
-      .not_stored();
-  v.option("--keep", o.keep, "Checkpoints to keep besides the best", "N").positive().not_stored();
-  v.option("--log-every", o.log_every, "Steps between records in metrics.jsonl; 0: a hundred records per epoch",
-           "STEPS")
-      .non_negative()
-      .not_stored();
-  const auto machine = v.in(OptionGroup::machine);
-  declare(o.device, v);
-  declare_threads(o.loader, v);
-  declare_prefetch(o.loader, v);
-  declare(o.cache, v);
-  declare(o.exchange, v);
-  v.flag("--recompute", o.recompute,
-         "Use less memory: compute normalised values, activations, dropout and concatenations again in the backward "
-         "pass. The results are the same; steps are a little slower")
-      .not_stored();
-  declare(o.trace, v);
-}
-
 TrainingRun::TrainingRun(const TrainingOptions& options, Launch& launch)
     : options_(options),
       launch_(launch),
       grid_(requested_grid(options.exchange.grid, launch.world.size()).value_or(ProcessGrid::Extents{})) {
   // The collective calls below depend on --resume.
-  compare_values(launch.world, {{"--resume", options.resume_option->given() ? "given" : "not given"}}, "options");
-  if (!options.mlperf.file.empty() && options.resume_option->given())
+  compare_values(launch.world, {{"--resume", options.resumes() ? "given" : "not given"}}, "options");
+  if (!options.mlperf.file.empty() && options.resumes())
     refuse("--mlperf-log with --resume: MLPerf's time is that of a run from its beginning; give one of them");
   if (launch.restart) start_ = launch.restart->start;
   if (launch.member) start_ = launch.member->start;
@@ -254,7 +199,7 @@ TrainingRun::TrainingRun(const TrainingOptions& options, Launch& launch)
   checkpoint_ = anew_ ? launch.restart->open_checkpoint(launch.world) : std::nullopt;
   if (!checkpoint_) checkpoint_ = open_resume(options, launch.member, launch.world);
   folder_.path = anew_ ? launch.restart->folder.path : folder_of(options, launch.member, checkpoint_);
-  if (!anew_) folder_.check(launch.world, resumed_from(), options.overwrite);
+  if (!anew_ && !options.finds_rates) folder_.check(launch.world, resumed_from(), options.overwrite);
   if (!anew_ && !options.mlperf.file.empty())
     on_first_rank(&launch.world, [&] { MlperfLog::check_place(options.mlperf, options.overwrite); });
   run_start_ = std::chrono::steady_clock::now();
@@ -338,6 +283,7 @@ TrainerOptions TrainingRun::trainer_options(const OptimizerOptions& o) {
   t.cache = options_.cache;
   t.progress = progress_by(options_.exchange);
   t.recompute = options_.recompute;
+  t.noise_scale = options_.noise_scale;
   return t;
 }
 
@@ -409,6 +355,7 @@ ExitCode TrainingRun::train_network(const TrainingTask& task, const Graph& whole
         "compiling the network; algorithms that were not timed before on this model of GPU are timed: up to minutes\n");
     std::fflush(stderr);
   }
+  if (options_.finds_rates) return search_rates(task, session, std::move(t));
   const bool logs = task.mlperf && !options_.mlperf.file.empty();
   if (logs) check(options_.mlperf, *task.mlperf);
   Restart alone;  // for a run without spare ranks
@@ -470,6 +417,8 @@ ExitCode TrainingRun::train_network(const TrainingTask& task, const Graph& whole
   if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
   if (trainer.samples_read()) fmt::print("{}\n", describe(*trainer.samples_read()));
+  if (t.noise_scale > 0)
+    fmt::print("{}\n", describe(noise_scale(trainer.state()), trainer.state().global_batch));
   if (!trainer.progress_finding().empty()) fmt::print("{}\n", trainer.progress_finding());
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),

@@ -22,15 +22,16 @@
 #include "engine/train/apoptosis.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/growth.hpp"
+#include "engine/train/rate_range.hpp"
 
 namespace keelson::app {
 
 /// The user's options for a training run on this machine.
 struct TrainingOptions {
   std::string out = "run", resume;
-  Option *out_option = nullptr, *resume_option = nullptr;
+  Option *out_option = nullptr, *resume_option = nullptr;  ///< --resume: null for a search for learning rates
   bool overwrite = false;
-  std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0;
+  std::int64_t max_steps = -1, checkpoint_every = 1, checkpoint_steps = 0, log_every = 0, noise_scale = 0;
   int keep = 2, max_failures = -1, spares = 0;
   LoaderThreads loader = undecided_threads;
   CacheOptions cache;
@@ -41,9 +42,14 @@ struct TrainingOptions {
   TraceOption trace;
   MemberOptions members;
   MlperfOptions mlperf;  ///< declared by the programs that have such a benchmark
+  /// The subcommand `lr-range`: nothing is trained, but learning rates are tried.
+  bool finds_rates = false;
+  RateRangeOptions rates = {.keep_parameters = false};  ///< of that subcommand
+
+  bool resumes() const { return resume_option && resume_option->given(); }  ///< --resume
 };
 
-/// Declares these options on a train subcommand.
+/// Declares these options on a train subcommand; with finds_rates those of `lr-range`.
 void declare(TrainingOptions& o, Subcommand& subcommand);
 
 /// The network and the data of a run. All references must outlive the run.
@@ -117,6 +123,8 @@ class TrainingRun {
   void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
                                  TrainerOptions& t) const;
   ExitCode train_in_stack(const TrainingTask& task, TrainerOptions t) const;  ///< with --stack
+  /// With TrainingOptions::finds_rates: prints the rates, and writes a page and a table into --out.
+  ExitCode search_rates(const TrainingTask& task, const DeviceSession& session, TrainerOptions t) const;
   void choose_the_grid(const TrainingTask& task, Context& context, Communicator& world, TrainerOptions& t) const;
 
   const TrainingOptions& options_;

@@ -107,12 +107,13 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
       t);
 }
 
+void declare_more(TrainOptions&, app::Subcommand&) {}
+
 }  // namespace
 
 void define_train(app::CommandLine& line) {
-  auto o = std::make_shared<TrainOptions>();
-  app::define_train_subcommand(line, "Train a language model on text; data-parallel over the ranks of mpirun or srun",
-                               o, &train);
+  app::define_train_subcommands(line, "Train a language model on text; data-parallel over the ranks of mpirun or srun",
+                                std::make_shared<TrainOptions>(), &train, &declare_more);
 }
 
 }  // namespace keelson::lm

@@ -57,13 +57,13 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
                    t);
 }
 
+void declare_more(TrainOptions& o, app::Subcommand& v) { app::declare_training_folder(o.data, v); }
+
 }  // namespace
 
 void define_train(app::CommandLine& line) {
-  auto o = std::make_shared<TrainOptions>();
-  auto& v = app::define_train_subcommand(
-      line, "Train a network on events; data-parallel over the ranks of mpirun or srun", o, &train);
-  app::declare_training_folder(o->data, v);
+  app::define_train_subcommands(line, "Train a network on events; data-parallel over the ranks of mpirun or srun",
+                                std::make_shared<TrainOptions>(), &train, &declare_more);
 }
 
 }  // namespace keelson::minerva

@@ -81,19 +81,22 @@ ExitCode train(TrainOptions& o, app::Launch& launch) {
       t);
 }
 
-}  // namespace
-
-void define_train(app::CommandLine& line) {
-  auto o = std::make_shared<TrainOptions>();
-  auto& v = app::define_train_subcommand(
-      line, "Train a network on the rows of a table; data-parallel over the ranks of mpirun or srun", o, &train);
+void declare_more(TrainOptions& o, app::Subcommand& v) {
   const auto group = v.in(app::OptionGroup::data);
-  v.option_without_default("--data", o->data,
+  v.option_without_default("--data", o.data,
                            "Rows with their targets: a file, folder or pattern of tables (CSV, Parquet) or of arrays "
                            "(HDF5, NetCDF, NumPy); or a folder with train/ and validation/",
                            "PATH")
       .not_stored()
       .differs_between_ranks();
+}
+
+}  // namespace
+
+void define_train(app::CommandLine& line) {
+  app::define_train_subcommands(line,
+                                "Train a network on the rows of a table; data-parallel over the ranks of mpirun or srun",
+                                std::make_shared<TrainOptions>(), &train, &declare_more);
 }
 
 }  // namespace keelson::tabular

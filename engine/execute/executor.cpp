@@ -24,6 +24,13 @@ double median(std::vector<float> values) {
   return *middle;
 }
 
+/// Where passes of a step begin, and calls that do not run in every step.
+std::vector<std::size_t> cuts_of(const CompiledGraph& c) {
+  std::vector<std::size_t> cuts{0, c.phase_ends.forward, c.phase_ends.backward, c.phase_ends.exchange};
+  for (const std::size_t call : c.noise.calls) cuts.insert(cuts.end(), {call, call + 1});
+  return cuts;
+}
+
 }  // namespace
 
 /// The memory of a micro-batch in flight, and the calls bound to it.
@@ -31,8 +38,7 @@ struct Executor::Slot {
   /// `first`: the slot with which this one shares what micro-batches share; null: this is the first.
   Slot(const CompiledGraph& c, Parameters& parameters, const std::shared_ptr<Arena>& arena, const Slot* first)
       : bindings(c, parameters, arena, first ? &first->bindings : nullptr),
-        calls(c.program, bindings.calls(), c.context.device(),
-              std::vector<std::size_t>{0, c.phase_ends.forward, c.phase_ends.backward, c.phase_ends.exchange}) {}
+        calls(c.program, bindings.calls(), c.context.device(), cuts_of(c)) {}
   void refresh() {
     if (bindings.refresh()) calls.forget();
   }
@@ -82,7 +88,15 @@ struct Executor::Impl {
   }
   void run(Slot& of, std::size_t begin, std::size_t end) {
     Communicator* const ranks = exchanges() ? this->ranks() : others;
-    of.calls.run(begin, end, step, ranks ? &ranks->progress() : nullptr);
+    ProgressEngine* const progress = ranks ? &ranks->progress() : nullptr;
+    if (!part_weights) {
+      for (const std::size_t call : compiled.noise.calls) {
+        if (call < begin || call >= end) continue;
+        of.calls.run(begin, call, step, progress);
+        begin = call + 1;
+      }
+    }
+    of.calls.run(begin, end, step, progress);
   }
   void refresh() {
     for_each_slot([](Slot& s) { s.refresh(); });
@@ -124,6 +138,17 @@ struct Executor::Impl {
   }
   std::vector<float> whole(const SparseGradient& g);  ///< dense copy on the host, zero in the other rows
   std::string first_non_finite(std::span<const std::int64_t> samples);
+  /// Behind the last micro-batch: for the sum over ranks.
+  void write_part_weights() {
+    const Tensor sums = bindings.tensor(compiled.noise.parts);
+    device().copy_from_host(sums.data<double>() + sums.elements() - 1, &*part_weights, sizeof(double));
+  }
+  std::vector<double> doubles(BufferId buffer) {
+    const Tensor t = bindings.tensor(buffer);
+    std::vector<double> values(static_cast<std::size_t>(t.elements()));
+    device().copy_to_host(values.data(), t.raw(), t.bytes());
+    return values;
+  }
 
   std::unique_ptr<const Plan> own_plan;  ///< outlives the bindings
   const Plan& plan;
@@ -140,6 +165,7 @@ struct Executor::Impl {
   bool in_exchange = false;
   std::int64_t micro_batch = 0;         ///< micro-batch of the last forward()
   std::uint64_t step = 0;               ///< number of the step of the last forward()
+  std::optional<double> part_weights;   ///< measure_gradients()
   std::vector<MicroBatchSums> sums;     ///< sums of gradients and loss; empty with one micro-batch
   std::vector<MicroBatchState> states;  ///< in the order of CompiledGraph::states; empty with one micro-batch
 };
@@ -163,7 +189,8 @@ void Executor::Impl::prepare_micro_batches() {
   if (count == 1) return;
   for (const auto& s : compiled.states) states.emplace_back(compiled.context, bindings.tensor(s.value), count, s.name);
   if (!compiled.options.training) return;
-  for (const Tensor& value : {bindings.gradients(), bindings.tensor(compiled.loss)})
+  for (const Tensor& value :
+       {bindings.gradients(), bindings.tensor(compiled.loss), bindings.tensor(compiled.noise.parts)})
     if (value)
       sums.emplace_back(compiled.context, value, count,
                         compiled.options.exchange.reproducible ? SumOrder::tree : SumOrder::any);
@@ -291,6 +318,7 @@ void Executor::backward(std::int64_t micro_batch) {
   impl_->in_exchange = last && impl_->exchanges();
   impl_->run(impl_->slot(micro_batch), impl_->compiled.phase_ends.forward, impl_->compiled.phase_ends.backward);
   for (MicroBatchSums& sum : impl_->sums) sum.add(micro_batch);
+  if (last && impl_->part_weights) impl_->write_part_weights();
 }
 
 void Executor::finish_exchange() const {
@@ -302,6 +330,7 @@ void Executor::update() {
   const Turn turn(*impl_);
   KEELSON_EXPECT(impl_->compiled.options.optimizer);
   impl_->run_exchange();
+  if (impl_->part_weights) impl_->finish_gradients();  // which the first calls of the update read
   const TraceSpan span("update", "phase");
   impl_->run(impl_->first, impl_->compiled.phase_ends.exchange, impl_->compiled.program.calls().size());
 }
@@ -364,6 +393,24 @@ double Executor::take_exchange_seconds() {
   double seconds = 0;
   impl_->for_each_slot([&](Slot& s) { seconds += s.calls.take_waited(); });
   return seconds;
+}
+
+void Executor::measure_gradients(std::optional<double> part_weights) {
+  KEELSON_EXPECT(impl_->compiled.options.noise_scale);
+  impl_->part_weights = part_weights;
+}
+
+Executor::GradientSquares Executor::gradient_squares() const {
+  const ops::LossScale scale = loss_scale();
+  const Turn turn(*impl_);
+  KEELSON_EXPECT(impl_->part_weights);
+  const double unscale = static_cast<double>(scale.unscale) * static_cast<double>(scale.unscale);
+  GradientSquares squares{.finite = scale.skip == 0};
+  const auto parts = impl_->doubles(impl_->compiled.noise.parts);
+  for (std::size_t i = 0; i + 1 < parts.size(); ++i) squares.parts += unscale * parts[i];
+  squares.part_weights = parts.back();
+  for (const double sum : impl_->doubles(impl_->compiled.noise.whole)) squares.whole += unscale * sum;
+  return squares;
 }
 
 ops::LossScale Executor::loss_scale() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -112,6 +113,23 @@ class Executor {
   void start_readback();
   /// Waits for the oldest copy that was started, and returns its values.
   StepResult take_readback();
+  /// With PlanOptions::noise_scale: whether the next step is measured for gradient_squares(). `part_weights`: the sum
+  /// over this rank's micro-batches of the squares of their weights, which are the sums of their samples' weights; no
+  /// value: the step is not measured, and does no more work than without that option. Called between two steps, on all
+  /// ranks alike. Measured steps and others give the same bits.
+  void measure_gradients(std::optional<double> part_weights);
+  /// How much the gradient of a step scatters. A part of the step is what one rank computes of one micro-batch; the
+  /// terms of all parts add up to the gradient.
+  struct GradientSquares {
+    double parts = 0;         ///< sum over the parts of the squares of all elements of their terms
+    double whole = 0;         ///< sum of the squares of all elements of the gradient
+    double part_weights = 0;  ///< as given to measure_gradients(), of all ranks together
+    bool finite = true;       ///< false: the step was skipped, since a gradient was not finite (fp16)
+  };
+  /// Of the last step, which was measured, after update(); without the loss scale, the same on all ranks. Waits for the
+  /// device.
+  GradientSquares gradient_squares() const;
+
   /// Scale of the loss. In fp16 the scale begins with 2^16, and a step may change it; else the scale is 1.
   /// Checkpoints store it. Waits for the device.
   ops::LossScale loss_scale() const;

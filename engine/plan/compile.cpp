@@ -384,6 +384,7 @@ CompiledGraph Compiler::finish(const Graph& graph) {
   c.phase_ends = gradients ? insert_collectives(build, gradients->buckets(), gradients->gathers())
                            : insert_collectives(build, {}, {});
   if (context().device().merges_launches()) gather_independent_calls(program, c.phase_ends.exchange);
+  if (options.training && options.noise_scale) c.noise = insert_noise_sums(build, *gradients, c.phase_ends);
   program.place();
   c.structure = plan_structure(build, fused.nodes, parts.bounds);
   c.checks_gradients = build.checks_gradients;
@@ -479,6 +480,7 @@ CompiledGraph compile_alike(const Graph& graph, Parameters& parameters, const Pl
 CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOptions& options) {
   constexpr double worth_telling = 1;  // seconds
   require_micro_batches(graph, options);
+  require_noise_scale(options);
   Context& context = parameters.context();
   Autotuner* const autotuner = context.device().autotuner();
   const double before = autotuner ? autotuner->seconds() : 0;

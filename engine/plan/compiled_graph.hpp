@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/plan/collectives.hpp"
+#include "engine/plan/noise_sums.hpp"
 #include "engine/plan/plan.hpp"
 
 namespace keelson {
@@ -51,6 +51,7 @@ struct CompiledGraph {
   /// parameters than those that the plan was made with.
   std::map<std::string, std::map<int, Shape>> own_shapes;
   PhaseEnds phase_ends;                          ///< of the program's calls
+  NoiseSums noise;                               ///< with PlanOptions::noise_scale
   std::uint64_t structure = 0;                   ///< as Plan::structure()
 };
 

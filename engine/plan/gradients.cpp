@@ -30,6 +30,7 @@ SparseGradient merge_rows(CompileState& build, const SparseGradient& all) {
 
 Gradients::Gradients(CompileState& build, const ExchangeOptions& exchange) {
   fill_buckets(build, exchange);
+  own_rows_ = build.sparse_gradients;
   for (SparseGradient& g : build.sparse_gradients)
     if (build.ranks(g.axes) > 1) g = merge_rows(build, gather(build, g));
 }

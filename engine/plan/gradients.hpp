@@ -21,6 +21,8 @@ class Gradients {
   const std::vector<Call>& gathers() const { return gathers_; }    ///< starts of the allgathers of rows
   std::int64_t floats() const { return floats_; }                  ///< f32 elements of the block
   const std::optional<Shards>& shards() const { return shards_; }  ///< if CompileState::shards is not none
+  /// This rank's own gradients by rows, before those of all ranks are gathered.
+  const std::vector<SparseGradient>& own_rows() const { return own_rows_; }
 
  private:
   void fill_buckets(CompileState& build, const ExchangeOptions& exchange);
@@ -31,6 +33,7 @@ class Gradients {
   std::vector<Bucket> buckets_;
   std::optional<Shards> shards_;
   std::vector<Call> gathers_;
+  std::vector<SparseGradient> own_rows_;
 };
 
 }  // namespace keelson

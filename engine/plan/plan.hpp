@@ -61,6 +61,9 @@ struct PlanOptions {
   /// less memory, more time, the same results.
   bool recompute = false;
   bool sample_losses = false;         ///< for Executor::sample_losses(); the results are the same
+  /// For Executor::gradient_squares(); the results are the same. Training plans throw InputError if a step is a single
+  /// part (one rank, one micro-batch), with several ranks along space, channel or stage, and with `lag`.
+  bool noise_scale = false;
   const ProcessGrid* grid = nullptr;  ///< null: this rank alone. Must outlive the plan
   /// On a grid with several ranks along space: each rank keeps whole parameters, also of the deep layers that the ranks
   /// would compute by channels (channel_layers()). Training plans with shards of the optimizer or with `lag` do so

@@ -29,6 +29,21 @@ struct TimeSplit {
   }
 };
 
+/// How much the gradients of samples differ (TrainerOptions::noise_scale), as moving averages over the steps that were
+/// measured. NaN: not measured.
+struct NoiseScale {
+  double gradient = std::numeric_limits<double>::quiet_NaN();  ///< |G|^2, G: the gradient of the mean loss of all samples
+  /// S: the trace of the covariance of the gradients of single samples
+  double noise = std::numeric_limits<double>::quiet_NaN();
+
+  bool known() const { return gradient == gradient; }  ///< whether a step was measured
+  /// The simple noise scale B_simple = S / |G|^2, in samples (McCandlish et al. 2018, arXiv 1812.06162). NaN if the
+  /// averages do not tell it: |G|^2 or S, which are differences, is not positive.
+  double samples() const {
+    return gradient > 0 && noise > 0 ? noise / gradient : std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
 /// Results of one optimizer step.
 struct StepRecord {
   std::int64_t step = 0;     ///< steps done, this one included
@@ -37,6 +52,7 @@ struct StepRecord {
   double learning_rate = 0;  ///< of this step
   double rate = 0;           ///< units per second of all ranks together, since the previous record
   TimeSplit seconds;         ///< of this rank, since the previous record
+  NoiseScale noise = {};     ///< after this step; NaN before the first step that was measured
 };
 
 /// A loss of ranks, and how training went on.
@@ -78,6 +94,7 @@ struct EpochRecord {
   double validation_seconds = 0;  ///< wall time; 0 without validation
   bool best = false;              ///< whether the validation was better than all before
   std::int64_t samples = 0;       ///< samples that the epoch has used, all ranks together
+  NoiseScale noise = {};          ///< at the end of the epoch
 };
 
 }  // namespace keelson

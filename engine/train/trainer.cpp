@@ -10,6 +10,7 @@
 #include "engine/base/trace.hpp"
 #include "engine/execute/culprit.hpp"
 #include "engine/ops/loss.hpp"
+#include "engine/train/noise_scale.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson {
@@ -264,6 +265,8 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   }
   session_.update();
   up_to_date_ = !ranks_.waits();
+  if (const auto measured = session_.measured_noise()) add_measurement(state_, *measured);
+  now.record.noise = noise_scale(state_);
   observers_.notify([&](auto& o) { o.on_batch(state_, batch); });
   if (runs_ahead()) {
     session_.executor().start_readback();
@@ -367,8 +370,8 @@ void Trainer::stop_for(const PendingStep& step, const std::string& what) {
   const std::string advice = culprit.starts_with("input")
                                  ? "Mend the data, or leave the sample out"
                                  : "Try a smaller learning rate, a longer warm-up or --clip-norm";
-  fail("{} in step {} (epoch {}); {}. {}. {}", what, step.record.step, step.epoch + 1,
-       why_not_finite(culprit, "the loss itself"), checkpoints_.describe_last(), advice);
+  throw LossNotFinite(fmt::format("{} in step {} (epoch {}); {}. {}. {}", what, step.record.step, step.epoch + 1,
+                                  why_not_finite(culprit, "the loss itself"), checkpoints_.describe_last(), advice));
 }
 
 void Trainer::notify_step(const StepRecord& record) {
@@ -423,6 +426,7 @@ EpochRecord Trainer::end_epoch() {
   record.learning_rate = last_rate_;
   record.rate = clock_.epoch_rate() * units(1);
   record.seconds = clock_.epoch();
+  record.noise = noise_scale(state_);
   if (options_.change_network) note_step_time();
   begin_next_epoch();
   checkpoints_.mark_changed();  // a checkpoint of before does not know of the validation

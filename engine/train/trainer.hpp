@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/error.hpp"
 #include "engine/train/checkpoint/checkpoint_reader.hpp"
 #include "engine/train/evaluator.hpp"
 #include "engine/train/observers.hpp"
@@ -22,6 +23,12 @@
 #include "engine/train/training_session.hpp"
 
 namespace keelson {
+
+/// The loss, or a gradient, was not finite in a step.
+class LossNotFinite : public Error {
+ public:
+  using Error::Error;
+};
 
 /// How a run ended.
 struct TrainResult {
@@ -98,7 +105,7 @@ class Trainer {
   /// end in the previous step (signal or time limit), or if end_epoch() reached the target (stop_reason()).
   ///
   /// Throws RanksLost if more ranks were lost than TrainerOptions::max_failures, or ranks that the others cannot go
-  /// on without. Throws Error on all ranks if the loss is not finite, naming the step and the first node with such a
+  /// on without. Throws LossNotFinite on all ranks if the loss is not finite, naming the step and the first node with such a
   /// value. On a device that the host runs ahead of (GPUs), the next step() or wait() throws this error. Collective.
   bool step();
   /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
@@ -151,6 +158,7 @@ class Trainer {
   void save_checkpoint(bool best = false);
 
   const RunState& state() const { return state_; }  ///< after the latest step
+  const TrainerOptions& options() const { return options_; }  ///< as given to the constructor
   /// Where the time since the first step of this run went. On rank 0 of all ranks, elsewhere empty. Collective.
   RunTimes gather_times();
   /// What gather_times() found at the end of run(): from on_stop() of the observers on. None without other ranks.

@@ -18,6 +18,7 @@ PlanOptions TrainerOptions::plan() const {
           .lag = sync.kind == SyncMode::Kind::lag,
           .recompute = recompute,
           .sample_losses = prune.enabled(),
+          .noise_scale = noise_scale > 0,
           .whole_parameters = whole_parameters(),
           .stage_starts = stage_starts};
 }

@@ -58,6 +58,10 @@ struct TrainerOptions {
   Precision precision = Precision::fp32;             ///< as in PlanOptions, for training and validation
   ExchangeOptions exchange;                          ///< as in PlanOptions
   bool recompute = false;                            ///< as in PlanOptions
+  /// Every so many steps the noise scale of the gradient is measured (StepRecord::noise); 0: never. Parameters are the
+  /// same, to the bit. The averages are in checkpoints. Throws InputError on one rank with one micro-batch, with
+  /// replicas of several ranks, if not synchronous, and with `prune`.
+  std::int64_t noise_scale = 0;
   SyncMode sync;                                     ///< by default synchronous
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
   Schedule schedule;                                                     ///< learning rate

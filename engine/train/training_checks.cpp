@@ -42,6 +42,7 @@ void compare_runs(const Dataset& training, const Dataset* validation, const Trai
       {"rule for leaving samples out", o.prune.to_string()},
       {"sample transform", o.transform ? o.transform->describe() : "none"},
       {"precision", std::string(to_string(o.precision))},
+      {"steps between measurements of the noise scale", std::to_string(o.noise_scale)},
       {"reproducible sums", o.exchange.reproducible ? "on" : "off"},
       {"shards of the optimizer", std::string(to_string(o.exchange.shards))},
       {"optimizer", o.optimizer->to_string()},
@@ -144,6 +145,23 @@ void require_prunable(const Graph& graph, const TrainerOptions& o) {
         ranks_of(o.replica), options_of(o.replica), options_of(o.replica));
 }
 
+/// Throws InputError for what the plan does not know of (require_noise_scale(const PlanOptions&) knows the rest).
+void require_noise_scale(const TrainerOptions& o) {
+  if (o.noise_scale < 0)
+    refuse("the noise scale is measured every {} steps: expected 0 (never) or a positive number", o.noise_scale);
+  if (o.noise_scale == 0) return;
+  if (o.sync.kind != SyncMode::Kind::synchronous)
+    refuse(
+        "the noise scale (--noise-scale) with synchronization {}: it compares gradients that all ranks make of the same "
+        "parameters. Give --sync synchronous, or leave --noise-scale out",
+        o.sync.to_string());
+  if (o.prune.enabled())
+    refuse(
+        "the noise scale (--noise-scale) with --prune-samples {}: an epoch of chosen samples has another noise than the "
+        "data. Leave one of the two options out",
+        to_string(o.prune.rule));
+}
+
 }  // namespace
 
 void require_enough_samples(std::int64_t samples, std::int64_t batch, int replicas, const std::string& data,
@@ -169,6 +187,7 @@ void require_trainable(const Graph& graph, const Dataset& training, const Datase
   require_shards(options, ranks);
   require_replicas(options, ranks);
   require_prunable(graph, options);
+  require_noise_scale(options);
 }
 
 void require_resumable(const CheckpointReader& checkpoint, const RunState& now, bool leaves_samples_out) {

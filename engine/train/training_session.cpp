@@ -5,9 +5,24 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/trace.hpp"
+#include "engine/train/noise_scale.hpp"
 #include "engine/train/training_grid.hpp"
 
 namespace keelson {
+namespace {
+
+/// The sum over the micro-batches, of `size` samples each, of the squares of their weights.
+double squared_weights(const Batch& batch, std::int64_t size) {
+  double squares = 0;
+  for (std::int64_t first = 0; first < batch.count; first += size) {
+    double weight = 0;
+    for (std::int64_t i = first; i < std::min(first + size, batch.count); ++i) weight += batch.weight[i];
+    squares += weight * weight;
+  }
+  return squares;
+}
+
+}  // namespace
 
 TrainingSession::TrainingSession(const Graph& graph, Parameters& parameters, const TrainingBatches& batches,
                                  const TrainingRanks& ranks, const TrainerOptions& options)
@@ -111,6 +126,12 @@ void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams para
   const int terms = apart_ ? ranks_.count() : 1;
   params.inverse_samples = batch.inverse_weight(terms);
   step_params_ = params;
+  measured_ =
+      options_.noise_scale > 0 && (static_cast<std::int64_t>(params.step) + 1) % options_.noise_scale == 0;
+  if (options_.noise_scale > 0) {
+    const std::int64_t size = executor.plan().options().micro_batch_size();
+    executor.measure_gradients(measured_ ? std::optional(squared_weights(batch, size)) : std::nullopt);
+  }
   for (const Pass& pass : passes_) {
     if (!pass.backward) {
       if (pass.micro_batch > 0) network_->input.finish();
@@ -131,6 +152,11 @@ void TrainingSession::update() {
   if (ranks_.waits()) return;
   executor().update();
   executor().carry_states();
+}
+
+std::optional<NoiseScale> TrainingSession::measured_noise() const {
+  if (!measured_ || ranks_.waits()) return std::nullopt;
+  return keelson::measured_noise(executor().gradient_squares(), batch_->global_count, batch_->total_weight());
 }
 
 double TrainingSession::take_exchange_seconds() { return ranks_.waits() ? 0 : executor().take_exchange_seconds(); }

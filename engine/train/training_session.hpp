@@ -59,6 +59,8 @@ class TrainingSession {
   /// Moves the parameters by the gradients, and carries recurrent states over. Nothing on a rank that waits, as
   /// finish_input().
   void update();
+  /// What the latest step, after update(), tells of the noise of its gradient; no value if the step was not measured.
+  std::optional<NoiseScale> measured_noise() const;
   double take_exchange_seconds();  ///< as Executor; 0 on a rank that waits
   /// If the plan checks gradients, the executor's; on a rank that waits, the one that was last set.
   ops::LossScale loss_scale() const;
@@ -94,6 +96,7 @@ class TrainingSession {
   std::int64_t steps_ = 0;                      ///< of this executor
   const Batch* batch_ = nullptr;                ///< of the latest step, while that is under way
   ops::StepParams step_params_;                 ///< of the latest step
+  bool measured_ = false;                       ///< the noise of the latest step's gradient
 };
 
 }  // namespace keelson

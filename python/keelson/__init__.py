@@ -30,7 +30,7 @@ if "OMP_WAIT_POLICY" not in _os.environ:
 from ._errors import Error, InputError, OutOfMemory, RanksLost, UnknownName
 from . import _engine
 from ._engine import (
-    Checkpoint, Communicator, Context, Epoch, Evaluation, Graph, Inference, Init, NetworkChange, Parameters, Plan, RunState,
+    Checkpoint, Communicator, Context, Epoch, Evaluation, Graph, Inference, Init, NetworkChange, Parameters, Plan, RateRange, RunState,
     Step, Trainer, Var, backends, change_channels, evaluate, export_onnx, layers, metrics, optim, world)
 from ._engine import version as __version__
 from . import data, nets
@@ -47,7 +47,7 @@ from ._stopping import EarlyStopping, ReduceOnPlateau
 __all__ = [
     "Callback", "Checkpoint", "Communicator", "Context", "EarlyStopping", "Ensemble", "Epoch", "Error", "Evaluation",
     "FoundNetwork", "Graph", "History", "Inference", "Init", "InputError", "KeelsonClassifier", "KeelsonRegressor",
-    "NetworkChange", "OnnxNetwork", "OutOfMemory", "Parameters", "Plan", "Predictor", "Progress", "RanksLost", "ReduceOnPlateau",
+    "NetworkChange", "OnnxNetwork", "OutOfMemory", "Parameters", "Plan", "Predictor", "Progress", "RanksLost", "RateRange", "ReduceOnPlateau",
     "RunState", "SearchResult", "Step", "Trainer", "UnknownName", "Var", "backends", "change_channels", "data", "evaluate",
     "export_onnx", "fit", "from_onnx", "layers", "metrics", "nets", "optim", "search", "world"]
 

@@ -13,8 +13,8 @@ class History(collections.abc.Mapping):
 
     "epoch" and "step": epochs and steps done. "loss": of the training samples, while they were used. "val_loss": of the
     validation. The metrics have the names that they have themselves. "learning_rate": of the last step of the epoch.
-    "seconds": of the epoch with its validation, on the first rank. Checkpoints store the last 4096 epochs, so that the
-    history of a resumed run begins with its first epoch.
+    "seconds": of the epoch with its validation, on the first rank. "noise_scale": where the Trainer measures it.
+    Checkpoints store the last 4096 epochs, so that the history of a resumed run begins with its first epoch.
 
     reason: why training has ended: "all epochs done", "step limit reached", "target reached", "time limit", "stopped" or
     "interrupted"; None: it has not.
@@ -77,6 +77,8 @@ class History(collections.abc.Mapping):
             row["val_loss"] = epoch.validation_loss
         row.update({name: value for name, value in epoch.metrics.items() if name not in row})
         row.update(learning_rate=epoch.learning_rate, seconds=epoch.seconds)
+        if not math.isnan(epoch.noise_scale):
+            row["noise_scale"] = epoch.noise_scale
         before = len(self["epoch"])
         for name in [*self._columns, *row]:
             column = self._columns.setdefault(name, [math.nan] * before)

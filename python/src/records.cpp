@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "engine/train/checkpoint/run_state.hpp"
+#include "engine/train/rate_range.hpp"
 #include "objects.hpp"
 
 namespace keelson::python {
@@ -25,6 +26,16 @@ EpochResult epoch_result(const EpochRecord& record, const std::vector<std::share
   return result;
 }
 
+namespace {
+
+std::vector<double> column(const RateRange& range, double RatePoint::* of) {
+  std::vector<double> values;
+  for (const RatePoint& p : range.points) values.push_back(p.*of);
+  return values;
+}
+
+}  // namespace
+
 void bind_records(nb::module_& m) {
   nb::class_<StepRecord>(m, "Step", "Results of one optimizer step.")
       .def_ro("step", &StepRecord::step, "Steps done, this one included.")
@@ -32,6 +43,17 @@ void bind_records(nb::module_& m) {
       .def_ro("loss", &StepRecord::loss, "Mean loss over the samples of all ranks.")
       .def_ro("learning_rate", &StepRecord::learning_rate, "Learning rate of this step.")
       .def_ro("rate", &StepRecord::rate, "Samples per second of all ranks together.")
+      .def_prop_ro(
+          "noise_scale", [](const StepRecord& s) { return s.noise.samples(); },
+          "The noise scale of the gradient after this step, in samples: gradient_noise / gradient_square, moving averages "
+          "over\n"
+          "the steps that were measured. NaN: not measured, or not known yet.")
+      .def_prop_ro(
+          "gradient_noise", [](const StepRecord& s) { return s.noise.noise; },
+          "The trace of the covariance of the gradients of single samples. NaN: not measured.")
+      .def_prop_ro(
+          "gradient_square", [](const StepRecord& s) { return s.noise.gradient; },
+          "The square of the norm of the mean gradient of all samples. NaN: not measured.")
       .def("__repr__", [](const StepRecord& s) { return fmt::format("<step {}: loss {:.6g}>", s.step, s.loss); });
   nb::class_<EpochResult>(m, "Epoch", "Results of one epoch.")
       .def_ro("epoch", &EpochRecord::epoch, "Epochs done.")
@@ -46,6 +68,9 @@ void bind_records(nb::module_& m) {
       .def_ro("rate", &EpochRecord::rate, "Samples per second of training, all ranks together.")
       .def_ro("validation_seconds", &EpochRecord::validation_seconds, "Wall time; 0 without validation.")
       .def_prop_ro("seconds", &EpochResult::wall_seconds, "Wall time of training and validation, on this rank.")
+      .def_prop_ro(
+          "noise_scale", [](const EpochResult& e) { return e.noise.samples(); },
+          "As Step.noise_scale, at the end of the epoch.")
       .def_ro("best", &EpochRecord::best, "Whether the validation was better than all before.")
       .def("__repr__", [](const EpochResult& e) {
         return fmt::format("<epoch {}: train loss {:.6g}, validation loss {:.6g}, metric {:.6g}>", e.epoch,
@@ -66,6 +91,25 @@ void bind_records(nb::module_& m) {
       .def("__repr__", [](const Evaluated& e) {
         return fmt::format("<{} samples: loss {:.6g}, metric {:.6g}>", e.evaluation.samples, e.evaluation.loss,
                            e.evaluation.metric);
+      });
+  nb::class_<RateRange>(m, "RateRange",
+                        "What keelson.Trainer.lr_range() has found, the same on all ranks. Lists have an entry for each "
+                        "step.")
+      .def_prop_ro(
+          "learning_rates", [](const RateRange& r) { return column(r, &RatePoint::rate); }, "Of the steps, rising.")
+      .def_prop_ro(
+          "losses", [](const RateRange& r) { return column(r, &RatePoint::loss); },
+          "Of the samples of each step, before the step.")
+      .def_prop_ro(
+          "smoothed", [](const RateRange& r) { return column(r, &RatePoint::smoothed); }, "The smoothed losses.")
+      .def_prop_ro("suggestion", &RateRange::suggestion,
+                   "The rate to begin with: where the smoothed loss falls fastest; None: it never falls.")
+      .def_ro("minimum", &RateRange::minimum,
+              "The rate with the least smoothed loss; a tenth of it is another usual choice. None: without steps.")
+      .def_ro("diverged", &RateRange::diverged, "Whether the search ended early, since the loss rose.")
+      .def("__repr__", [](const RateRange& r) {
+        return fmt::format("<keelson.RateRange: {} steps, suggestion {}>", r.points.size(),
+                           r.suggestion() ? fmt::format("{:.3g}", *r.suggestion()) : "None");
       });
   nb::class_<RunState>(m, "RunState", "State of a training run.")
       .def_ro("network", &RunState::network, "The graph's name.")

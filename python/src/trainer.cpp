@@ -39,7 +39,8 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
                int loader_threads, int prefetch, const std::map<std::string, std::string>& config,
                std::map<std::string, std::string> texts, const std::pair<std::string, std::int64_t>& unit,
                const std::string& prune_samples, std::optional<double> prune_ratio, const std::string& apoptosis,
-               nb::handle grow, const std::optional<std::filesystem::path>& report, nb::handle change_network) {
+               nb::handle grow, const std::optional<std::filesystem::path>& report, nb::handle change_network,
+               std::int64_t noise_scale) {
   if (!epochs)
     refuse("epochs is missing: the Trainer needs the number of passes over the training data, for example epochs=10");
   auto training = dataset_of(training_data), validation = dataset_of(validation_data);
@@ -59,6 +60,7 @@ void construct(nb::pointer_and_handle<TrainerObject> self, std::shared_ptr<Netwo
   o.exchange.shards = parse_shards(shard_optimizer);
   o.micro_batches = micro_batches;
   o.recompute = recompute;
+  o.noise_scale = noise_scale;
   o.sync = SyncMode::parse(sync);
   o.prune = {parse_prune_rule(prune_samples), prune_ratio.value_or(-1)};
   o.optimizer = optimizer ? std::move(optimizer) : std::make_shared<Adam>();
@@ -112,6 +114,13 @@ auto look(TrainerObject& trainer, const Work& work) {
   return trainer.look(work);
 }
 
+RateRange lr_range(TrainerObject& trainer, double least, double most, std::int64_t steps, double smoothing,
+                   double stop_at, const std::optional<std::filesystem::path>& report) {
+  const nb::gil_scoped_release release;
+  return trainer.lr_range({.least = least, .most = most, .steps = steps, .smoothing = smoothing, .stop_at = stop_at},
+                          report.value_or(""));
+}
+
 /// The optimizer's settings by the options of programs: --momentum and others that have an option of their own, and all
 /// other settings that differ from the default in --optimizer-options.
 void put_settings(std::map<std::string, std::string>& config, const Optimizer& optimizer) {
@@ -153,6 +162,7 @@ std::map<std::string, std::string> program_config(const TrainerOptions& o) {
                                        {"reproducible", o.exchange.reproducible ? "true" : "false"},
                                        {"shard-optimizer", std::string(to_string(o.exchange.shards))},
                                        {"micro-batches", std::to_string(o.micro_batches)},
+                                       {"noise-scale", std::to_string(o.noise_scale)},
                                        {"checkpoint-every", std::to_string(o.checkpoints.epochs)},
                                        {"checkpoint-steps", std::to_string(o.checkpoints.steps)}};
   const auto put = [&](const char* key, auto value) { c[key] = fmt::format("{}", value); };
@@ -212,7 +222,9 @@ void bind_trainer(nb::module_& m) {
       "a keelson.NetworkChange; it must return the same on all ranks.\n"
       "report: folder into which the first rank writes report.html and metrics.jsonl while it trains, as the programs "
       "do.\n"
-      "A new run replaces these files, and a resumed one goes on in them.\n\n"
+      "A new run replaces these files, and a resumed one goes on in them.\n"
+      "noise_scale: > 0: every so many steps the noise scale of the gradient is measured (Step.noise_scale), up to which\n"
+      "larger batches pay. Needs several ranks or micro_batches; parameters stay the same, to the bit.\n\n"
       "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
       "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
       .def("__init__", &construct, nb::arg("parameters"), nb::arg("training"), nb::arg("validation") = nb::none(),
@@ -229,7 +241,7 @@ void bind_trainer(nb::module_& m) {
            nb::arg("texts") = std::map<std::string, std::string>(),
            nb::arg("unit") = std::pair<std::string, std::int64_t>("sample", 1), nb::arg("prune_samples") = "none",
            nb::arg("prune_ratio") = nb::none(), nb::arg("apoptosis") = "off", nb::arg("grow") = nb::none(),
-           nb::arg("report") = nb::none(), nb::arg("change_network") = nb::none())
+           nb::arg("report") = nb::none(), nb::arg("change_network") = nb::none(), nb::arg("noise_scale") = 0)
       .def(
           "run",
           [](TrainerObject& t, std::optional<bool> progress) {
@@ -293,6 +305,18 @@ void bind_trainer(nb::module_& m) {
           "the schedule by the same factor, which checkpoints store. Setting it is collective: all ranks give the "
           "same\n"
           "rate.")
+      .def("lr_range", &lr_range, nb::kw_only(), nb::arg("least") = RateRangeOptions().least,
+           nb::arg("most") = RateRangeOptions().most, nb::arg("steps") = RateRangeOptions().steps,
+           nb::arg("smoothing") = RateRangeOptions().smoothing, nb::arg("stop_at") = RateRangeOptions().stop_at,
+           nb::arg("report") = nb::none(),
+           "Tries learning rates (a learning-rate range test, Smith 2017): makes up to `steps` steps, with rates from "
+           "`least`\n"
+           "to `most` in a geometric series, from the present parameters on and with an optimizer that begins anew. "
+           "Parameters,\n"
+           "optimizer and state of the training are afterwards as before. Returns a keelson.RateRange.\n"
+           "smoothing: part of the smoothed loss that a step takes over from the one before. stop_at: the search ends where "
+           "the\n"
+           "smoothed loss is so many times the least one. report: path of an HTML page with the losses. Collective.")
       .def_prop_ro("epochs", &TrainerObject::epochs, "Passes over the training data in all.")
       .def("__iter__", [](nb::handle self) { return nb::borrow(self); })
       .def(

@@ -9,6 +9,7 @@
 #include "blueprint.hpp"
 #include "data.hpp"
 #include "engine/train/apoptosis.hpp"
+#include "engine/train/rate_range.hpp"
 #include "engine/train/trainer.hpp"
 #include "objects.hpp"
 #include "records.hpp"
@@ -119,6 +120,8 @@ class TrainerObject final : public Closable {
   /// not there any more.
   std::map<std::string, std::vector<float>> gradients();
   void resume(const std::string& path);
+  /// find_rates() for the present network. Writes a page to this path on the first rank; empty: none.
+  RateRange lr_range(const RateRangeOptions& options, const std::filesystem::path& page);
 
  private:
   /// Makes the parameters those of this network, anew, until the guard ends without keep().
@@ -149,6 +152,7 @@ class TrainerObject final : public Closable {
   bool interrupted();
   /// Raises the exception of a signal's handler, or KeyboardInterrupt if another rank got the signal.
   void raise_if_interrupted();
+  [[noreturn]] void raise_interrupt();
   void finish();
   std::vector<TrainObserver*> observers() const;
   /// Memory of field `f` that contains the `count` samples of this array.

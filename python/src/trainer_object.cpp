@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "apps/common/blueprint.hpp"
+#include "apps/common/report/rate_page.hpp"
+#include "engine/base/atomic_file.hpp"
 #include "engine/base/counted.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/ranks.hpp"
@@ -155,7 +157,10 @@ bool TrainerObject::interrupted() {
 }
 
 void TrainerObject::raise_if_interrupted() {
-  if (get().stop_reason() != StopReason::interrupted) return;
+  if (get().stop_reason() == StopReason::interrupted) raise_interrupt();
+}
+
+void TrainerObject::raise_interrupt() {
   const nb::gil_scoped_acquire acquire;
   if (signal_) {
     nb::python_error raised = std::move(*signal_);
@@ -307,6 +312,25 @@ std::map<std::string, std::vector<float>> TrainerObject::gradients() {
   for (const Parameter& p : rows)
     if (t.executor().has_gradient(p.name)) all[p.name] = t.executor().gradient(p.name);
   return all;
+}
+
+RateRange TrainerObject::lr_range(const RateRangeOptions& options, const std::filesystem::path& page) {
+  if (reads_in_order(*training_))
+    refuse(
+        "lr_range() with data that can be read in one order alone: it reads samples from the beginning, while the trainer "
+        "reads ahead. Give the trainer arrays or files");
+  const Call call(*this);
+  Trainer& t = get();
+  t.wait();  // the search overwrites what steps under way read
+  Communicator* const ranks = parameters_->device->communicator();
+  const RateRange range =
+      find_rates(parameters_->network->graph, parameters_->values, *training_, ranks, t.options(), options);
+  if (range.interrupted) raise_interrupt();
+  on_first_rank(ranks, [&] {
+    if (!page.empty())
+      write_atomically(page, app::render_rates(range, t.options().network + ": learning rates", training_->describe()));
+  });
+  return range;
 }
 
 void TrainerObject::save(bool best) {

@@ -45,7 +45,7 @@ def test_all_are_run_and_cosmoflow_is_short():
 
 def test_the_guide_shows_what_runs():
     top = EXAMPLES.parents[1]
-    guide = (top / "docs/python.md").read_text() + (top / "README.md").read_text()
+    guide = "".join((top / page).read_text() for page in ("docs/python.md", "docs/batch-size.md", "README.md"))
     blocks = re.findall(r"^```python run by python/tests/test_examples.py\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
     texts = [path.read_text() for folder in (EXAMPLES, EXAMPLES.parent / "tests") for path in folder.glob("*.py")]
     texts += [re.sub("^    ", "", text, flags=re.MULTILINE) for text in texts]

@@ -14,6 +14,33 @@ namespace {
 using testing::content;
 using testing::Folder;
 
+TEST(MetricsFile, HasTheNoiseScaleOfRunsThatMeasureIt) {
+  const Folder folder;
+  const auto path = folder / "metrics.jsonl";
+  {
+    MetricsFile file(path);
+    StepRecord step{3, 0.5, 0.25, 1e-3, 80, {}};
+    file.write(step);
+    step.step = 4;
+    step.noise = {.gradient = 2, .noise = 512};
+    file.write(step);
+    EpochRecord e;
+    e.epoch = 1;
+    e.step = 4;
+    e.noise = {.gradient = -1, .noise = 512};
+    file.write(e);
+  }
+  const auto text = content(path);
+  EXPECT_NE(text.find(R"("noise_scale":256.0)"), std::string::npos) << text;
+  EXPECT_NE(text.find(R"("noise_scale":null)"), std::string::npos) << "the gradient is below its noise";
+  EXPECT_EQ(text.substr(0, text.find('\n')).find("noise"), std::string::npos) << "not measured";
+  const auto h = read_metrics(path);
+  EXPECT_FALSE(h.steps.at(0).noise.known());
+  EXPECT_EQ(h.steps.at(1).noise.samples(), 256);
+  EXPECT_EQ(h.epochs.at(0).noise.gradient, -1);
+  EXPECT_TRUE(std::isnan(h.epochs.at(0).noise.samples()));
+}
+
 TEST(MetricsFile, ComeBack) {
   const Folder folder;
   const auto path = folder / "metrics.jsonl";

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/common/report/rate_page.hpp"
 #include "apps/common/report/svg_bars.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "engine/train/metrics/perplexity.hpp"
@@ -114,6 +115,38 @@ TEST(Report, IsOneFileThatShowsEverything) {
     EXPECT_NE(html.find(part), std::string::npos) << part;
   for (const char* part : {"<script", "http:", "https:", "src=", "url("})
     EXPECT_EQ(html.find(part), std::string::npos) << part;
+}
+
+TEST(Report, ShowsTheNoiseScale) {
+  ReportInput in;
+  in.metric = std::make_shared<Perplexity>();
+  in.batch = 64;
+  for (int i = 1; i <= 3; ++i) {
+    EpochRecord e;
+    e.epoch = i;
+    in.history.epochs.push_back(e);
+  }
+  EXPECT_EQ(render_report(in).find("noise scale"), std::string::npos);
+  in.history.epochs[1].noise = in.history.epochs[2].noise = {.gradient = 2, .noise = 512};
+  const auto html = render_report(in);
+  for (const char* part : {"<h2>Noise of the gradient</h2>", ">Gradient noise scale</text>", ">batch</text>",
+                           "A batch of 64 needs 5 times the fewest possible steps", "<title>3, 256<"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+}
+
+TEST(Report, ShowsASearchForLearningRates) {
+  RateRange range;
+  for (const double loss : {5.0, 5.0, 4.9, 4.0, 3.6, 3.5, 3.4, 3.9, 9.0}) {
+    const double rate = std::pow(10, static_cast<double>(range.points.size()) - 6);
+    range.points.push_back({rate, loss, loss});
+  }
+  suggest_rates(range);
+  range.diverged = true;
+  const auto html = render_rates(range, "Rates <1>", "nine points");
+  for (const char* part : {"Rates &lt;1&gt;", "nine points", ">Loss by learning rate</text>", ">falls fastest</text>",
+                           ">least loss</text>", "suggested: --lr 0.001", "training diverged at 1e+02", "</html>"})
+    EXPECT_NE(html.find(part), std::string::npos) << part;
+  EXPECT_EQ(rates_csv(range).substr(0, 53), "step,learning_rate,loss,smoothed_loss\n1,1e-06,5,5\n2,1");
 }
 
 TEST(Report, ShowsHowTheNetworkChanged) {

@@ -49,6 +49,7 @@ SMALLER = [
     (r"(--html quick.html) --quick", r"\1"),
     (r"(keelson-bench step\b)", r"\1 --steps 1 --warmup 0"),
     (r" --steps 5 --warmup 1", ""),
+    (r"(keelson-cosmoflow lr-range\b[^\n]*) --steps 40", r"\1 --size 32 --steps 4"),
     (r"--size 128", "--size 32"),
     (r"--size 384x576", "--size 96x144"),
     (r"--size 64 --batch 4", "--size 32 --batch 2"),

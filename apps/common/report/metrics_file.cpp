@@ -34,6 +34,16 @@ TimeSplit split_of(const Json& j) {
           number(s, "copy")};
 }
 
+/// Only in the records of runs that measure it.
+void put(Json& j, const NoiseScale& n) {
+  if (!n.known()) return;
+  j["gradient_square"] = n.gradient;
+  j["gradient_noise"] = n.noise;
+  j["noise_scale"] = n.samples();
+}
+
+NoiseScale noise_of(const Json& j) { return {number(j, "gradient_square"), number(j, "gradient_noise")}; }
+
 constexpr const char* per_second = "s_per_second";
 
 double rate_of(const Json& j) {
@@ -43,7 +53,8 @@ double rate_of(const Json& j) {
 }
 
 StepRecord step_of(const Json& j) {
-  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), rate_of(j), split_of(j)};
+  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), rate_of(j), split_of(j),
+          noise_of(j)};
 }
 
 EpochRecord epoch_of(const Json& j) {
@@ -58,6 +69,7 @@ EpochRecord epoch_of(const Json& j) {
                 split_of(j),
                 number(j, "validation_seconds")};
   r.samples = j.value("samples", std::int64_t{0});
+  r.noise = noise_of(j);
   for (const auto& e : j.value("target_errors", Json::array()))
     r.metric_values.push_back(e.is_number() ? e.get<double>() : std::numeric_limits<double>::quiet_NaN());
   return r;
@@ -198,31 +210,33 @@ void MetricsFile::line(const std::string& text) {
 }
 
 void MetricsFile::write(const StepRecord& r) {
-  line(Json{{"type", "step"},
-            {"step", r.step},
-            {"epoch", r.epoch},
-            {"loss", r.loss},
-            {"learning_rate", r.learning_rate},
-            {rate_key_, r.rate},
-            {"seconds", to_json(r.seconds)}}
-           .dump(-1, ' ', false, Json::error_handler_t::replace));
+  Json j{{"type", "step"},
+         {"step", r.step},
+         {"epoch", r.epoch},
+         {"loss", r.loss},
+         {"learning_rate", r.learning_rate},
+         {rate_key_, r.rate},
+         {"seconds", to_json(r.seconds)}};
+  put(j, r.noise);
+  line(j.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void MetricsFile::write(const EpochRecord& r) {
-  line(Json{{"type", "epoch"},
-            {"epoch", r.epoch},
-            {"step", r.step},
-            {"samples", r.samples},
-            {"train_loss", r.train_loss},
-            {"validation_loss", r.validation_loss},
-            {"metric", r.metric},
-            {"target_errors", r.metric_values},
-            {"learning_rate", r.learning_rate},
-            {rate_key_, r.rate},
-            {"seconds", to_json(r.seconds)},
-            {"validation_seconds", r.validation_seconds},
-            {"time", utc_now()}}
-           .dump(-1, ' ', false, Json::error_handler_t::replace));
+  Json j{{"type", "epoch"},
+         {"epoch", r.epoch},
+         {"step", r.step},
+         {"samples", r.samples},
+         {"train_loss", r.train_loss},
+         {"validation_loss", r.validation_loss},
+         {"metric", r.metric},
+         {"target_errors", r.metric_values},
+         {"learning_rate", r.learning_rate},
+         {rate_key_, r.rate},
+         {"seconds", to_json(r.seconds)},
+         {"validation_seconds", r.validation_seconds}};
+  put(j, r.noise);
+  j["time"] = utc_now();
+  line(j.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void MetricsFile::write(const EventRecord& r) {

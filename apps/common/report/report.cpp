@@ -9,6 +9,7 @@
 #include "apps/common/report/report_style.hpp"
 #include "apps/common/report/svg_plot.hpp"
 #include "apps/common/time_table.hpp"
+#include "engine/train/noise_scale.hpp"
 
 namespace keelson::app {
 namespace {
@@ -122,6 +123,27 @@ std::string curves(const ReportInput& in) {
   }
   return "<div class='grid2'>" + card(svg(loss)) + card(svg(metric)) + card(svg(rate)) + card(svg(speed)) + samples +
          "</div>";
+}
+
+/// If the run has measured the noise scale.
+std::string noise_plot(const ReportInput& in) {
+  const auto& epochs = in.history.epochs;
+  const auto& steps = in.history.steps;
+  const auto scales = [](const auto& records) { return column(records, [](auto& r) { return r.noise.samples(); }); };
+  const auto at = column(steps, [](auto& r) { return r.epoch; });
+  const auto ends = column(epochs, [](auto& r) { return r.epoch; });
+  if (std::ranges::none_of(scales(steps), [](double s) { return std::isfinite(s); }) &&
+      std::ranges::none_of(scales(epochs), [](double s) { return std::isfinite(s); }))
+    return "";
+  plot::Plot p{"Gradient noise scale", {"epoch", false, 0.0}, {"samples", true}, {}};
+  p.series.push_back(plot::thinned({"", at, scales(steps), Mark::line, 0, true}, 400));
+  p.series.push_back({"noise scale", ends, scales(epochs), Mark::both, 0});
+  const double end = std::max(at.empty() ? 0 : at.back(), ends.empty() ? 0 : ends.back());
+  const auto batch = static_cast<double>(in.batch);
+  if (in.batch > 0) p.series.push_back({"batch", {0, end}, {batch, batch}, Mark::line, 5, false, true});
+  const NoiseScale& last = epochs.empty() ? steps.back().noise : epochs.back().noise;
+  return "<h2>Noise of the gradient</h2><div class='grid2'>" + card(svg(p)) + "</div><p class='note'>" +
+         escape(describe(last, in.batch)) + ".</p>";
 }
 
 std::string error_table(const ReportInput& in) {
@@ -245,7 +267,7 @@ std::string render_report(const ReportInput& in) {
   out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>" + escape(in.title) + "</title>";
   out += std::string("<style>") + report_style + "</style></head><body><main>";
   out += "<h1>" + escape(in.title) + "</h1><p class='sub'>" + escape(in.subtitle) + "</p>";
-  out += tiles(in) + "<h2>Training</h2>" + curves(in) + predictions(in);
+  out += tiles(in) + "<h2>Training</h2>" + curves(in) + noise_plot(in) + predictions(in);
   for (const auto& s : in.sections) out += "<h2>" + escape(s.title) + "</h2>" + s.html;
   out += time_split(in) + losses(in) + network_changes(in.history);
   out += "<div class='grid2'>" + facts("Machine", in.machine) + facts("Configuration", in.configuration) + "</div>";

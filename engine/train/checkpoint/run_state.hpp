@@ -78,7 +78,8 @@ struct RunState {
 
   /// Values that observers add up over the training, by name, the same on all ranks (TrainObserver::before_checkpoint):
   /// "target_sum". The checkpoint stores them in attributes of these names. The trainer itself has the entries
-  /// network_changes_entry, step_ms_entry, rate_factor_entry and rate_squares_entry.
+  /// network_changes_entry, step_ms_entry, rate_factor_entry, rate_squares_entry and noise_scale_entry
+  /// (engine/train/noise_scale.hpp).
   std::map<std::string, std::vector<double>> observed;
 };
 
