@@ -99,8 +99,9 @@ std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arith
 
 std::string tiles(const RooflineInput& in) {
   double gflop = 0, at_peak = 0;
-  for (const auto& r : in.rows) 
-    gflop += r.gflop / static_cast<double>(r.period), at_peak += std::min(r.share(in.peaks), 1.0) * r.milliseconds_per_step();
+  for (const auto& r : in.rows)
+    gflop += r.gflop / static_cast<double>(r.period),
+        at_peak += std::min(r.share(in.peaks), 1.0) * r.milliseconds_per_step();
   std::string out = "<div class='tiles'>";
   const auto tile = [&](const std::string& value, const std::string& label) {
     out += fmt::format("<div class='tile'><b>{}</b><span>{}</span></div>", value, label);

@@ -68,8 +68,8 @@ double time_steps(int count, Executor& executor, Communicator& world, Device& de
 double gflop_of_step(const Executor& executor) {
   double gflop = 0;
   for (const auto& r : executor.rows())
-    gflop +=
-        r.gflop / static_cast<double>(r.period) * (r.phase == "forward" || r.phase == "backward" ? static_cast<double>(executor.micro_batches()) : 1);
+    gflop += r.gflop / static_cast<double>(r.period) *
+             (r.phase == "forward" || r.phase == "backward" ? static_cast<double>(executor.micro_batches()) : 1);
   return gflop;
 }
 

@@ -70,8 +70,9 @@ void define_train_subcommands(CommandLine& line, const std::string& description,
   for (const std::string& name : v.member_options())
     if (std::ranges::find(others, name) == others.end()) o->member_options.push_back(name);
   declare_more(*o, v);
-  Subcommand& s = line.subcommand("lr-range", "Find learning rates: train some steps with rising rates, and plot the loss",
-                                  [search, train](Launch& launch) { return train(*search, launch); });
+  Subcommand& s =
+      line.subcommand("lr-range", "Find learning rates: train some steps with rising rates, and plot the loss",
+                      [search, train](Launch& launch) { return train(*search, launch); });
   search->subcommand = &s;
   declare(search->training, s);
   declare(search->run, s);

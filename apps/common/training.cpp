@@ -417,8 +417,7 @@ ExitCode TrainingRun::train_network(const TrainingTask& task, const Graph& whole
   if (!first) return code;
   if (trainer.run_times()) fmt::print("{}", time_table(*trainer.run_times()));
   if (trainer.samples_read()) fmt::print("{}\n", describe(*trainer.samples_read()));
-  if (t.noise_scale > 0)
-    fmt::print("{}\n", describe(noise_scale(trainer.state()), trainer.state().global_batch));
+  if (t.noise_scale > 0) fmt::print("{}\n", describe(noise_scale(trainer.state()), trainer.state().global_batch));
   if (!trainer.progress_finding().empty()) fmt::print("{}\n", trainer.progress_finding());
   if (!trainer.lost().empty())
     fmt::print("{} of {} were lost; the parameters of all ranks that are left are equal\n", trainer.lost().size(),

@@ -91,7 +91,7 @@ void declare(TrainingOptions& o, Subcommand& v) {
          "Use less memory: compute normalised values, activations, dropout and concatenations again in the backward "
          "pass. The results are the same; steps are a little slower")
       .not_stored();
-  declare(o.trace, v);
+  if (!o.finds_rates) declare(o.trace, v);
 }
 
 }  // namespace keelson::app

@@ -94,9 +94,9 @@ void declare_more(TrainOptions& o, app::Subcommand& v) {
 }  // namespace
 
 void define_train(app::CommandLine& line) {
-  app::define_train_subcommands(line,
-                                "Train a network on the rows of a table; data-parallel over the ranks of mpirun or srun",
-                                std::make_shared<TrainOptions>(), &train, &declare_more);
+  app::define_train_subcommands(
+      line, "Train a network on the rows of a table; data-parallel over the ranks of mpirun or srun",
+      std::make_shared<TrainOptions>(), &train, &declare_more);
 }
 
 }  // namespace keelson::tabular

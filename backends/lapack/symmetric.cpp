@@ -70,17 +70,39 @@ SwapThreads* swap_mkl() {
   return f;
 }
 
+/// OpenBLAS has one number of threads for the whole process.
+struct {
+  std::mutex mutex;
+  int count = 0, threads_before = 0;
+} openblas_users;
+
+/// Held while a library works that is not for several threads.
+std::mutex library;
+
 }  // namespace
 
+bool takes_several_threads() {
+  // An OpenBLAS without threads of its own ("serial") need not lock what its calls share, and gave wrong bits here.
+  static GetThreads* const parallel = loaded<GetThreads>("openblas_get_parallel");
+  return !parallel || parallel() != 0;
+}
+
 OneThread::OneThread() {
-  if (set_openblas() && get_openblas()) openblas_ = get_openblas()();
-  if (openblas_ > 1) set_openblas()(1);
-  if (swap_mkl()) mkl_ = swap_mkl()(1);
+  if (!takes_several_threads()) alone_ = std::unique_lock(library);
+  {
+    const std::lock_guard lock(openblas_users.mutex);
+    if (openblas_users.count++ == 0 && set_openblas() && get_openblas()) {
+      openblas_users.threads_before = get_openblas()();
+      if (openblas_users.threads_before > 1) set_openblas()(1);
+    }
+  }
+  if (swap_mkl()) mkl_ = swap_mkl()(1);  // of this thread alone
 }
 
 OneThread::~OneThread() {
-  if (openblas_ > 1) set_openblas()(openblas_);
   if (swap_mkl()) swap_mkl()(mkl_);
+  const std::lock_guard lock(openblas_users.mutex);
+  if (--openblas_users.count == 0 && openblas_users.threads_before > 1) set_openblas()(openblas_users.threads_before);
 }
 
 std::size_t scratch_doubles(std::int64_t n) {

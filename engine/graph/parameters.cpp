@@ -48,12 +48,19 @@ void Parameters::materialise(Parameter& p, const Layout& layout) {
 }
 
 void Parameters::set_own_shapes(Parameter& p, std::map<int, Shape> shapes) {
-  for (const auto& [which, shape] : shapes) {
+  for (std::size_t m = 0; m < p.moments.size(); ++m) {
+    const auto own = shapes.find(static_cast<int>(m));
+    if (own == shapes.end() && !p.own_shapes.contains(static_cast<int>(m))) continue;
+    const Shape wanted = own == shapes.end() ? p.held_shape() : own->second;
+    const Tensor& found = p.moments[m];
+    if (found ? found.shape() == wanted : wanted.elements() == 0) continue;
+    refuse(
+        "{}: state {} of the optimizer is {} in memory, but this optimizer needs {}: make new parameters for another "
+        "optimizer",
+        p.name, m, found ? to_string(found.shape()) : "not there", to_string(wanted));
+  }
+  for (const auto& [which, shape] : shapes) {  // remap() and changed_parameters() know the parameter's shape alone
     const auto moment = static_cast<std::size_t>(which);
-    if (moment < p.moments.size() && p.moments[moment] && !(p.moments[moment].shape() == shape))
-      fail("{}: moment {} is {} in memory, but shall be {}: make new parameters for another optimizer", p.name, which,
-           to_string(p.moments[moment].shape()), to_string(shape));
-    // remap() and changed_parameters() know the parameter's shape alone.
     if (moment < p.start_moments.size() && std::ssize(p.start_moments[moment]) != shape.elements())
       p.start_moments[moment].clear();
   }
@@ -120,7 +127,7 @@ std::vector<float> Parameters::held(const Parameter& p, int which) const {
   const bool is_own = p.own_shapes.contains(which), in_memory = which < 0 || moment < p.moments.size();
   if (!in_memory && moment < p.start_moments.size() && !p.start_moments[moment].empty()) return p.start_moments[moment];
   std::vector<float> plain(static_cast<std::size_t>((is_own ? p.shape_of(which) : p.held_shape()).elements()));
-  if (plain.empty() || (is_own && !in_memory)) return plain;
+  if (plain.empty() || !in_memory) return plain;  // zeros: an optimizer may never use this moment
   context_->read_plain(which < 0 ? p.value : p.moments.at(moment), plain.data());
   return plain;
 }

@@ -108,7 +108,8 @@ class Parameters {
   /// parameter, by the first plan. A part of no rows gets no memory.
   void materialise(Parameter& p, const Layout& layout);
   /// Says which moments of the parameter have another shape than the parameter (Parameter::own_shapes). Such moments
-  /// are never in shards, and are those of the whole parameter. Throws Error if one of them exists in another shape.
+  /// are never in shards, and are those of the whole parameter. Throws InputError if a moment
+  /// exists in another shape.
   void set_own_shapes(Parameter& p, std::map<int, Shape> shapes);
   /// Gives `p` `count` moments, unless they exist. The moments are zero, or those that remap() has carried over.
   void add_moments(Parameter& p, int count);
@@ -142,8 +143,8 @@ class Parameters {
   /// The parameters of another network, for networks whose units and channels are removed or added. Values and moments
   /// are copied from the parameters of the same names, or as `maps` says. Entries and parameters that are new get the
   /// values that their Init gives in the new network, and zero moments. Parameters that the new network does not have
-  /// are left out, and so are moments of shapes of their own, which begin with zeros. The copies are exact and do not depend on these parameters. They stay in host memory until a plan of
-  /// the new network chooses layouts.
+  /// are left out, and so are moments of shapes of their own, which begin with zeros. The copies are exact and do not
+  /// depend on these parameters. They stay in host memory until a plan of the new network chooses layouts.
   ///
   /// Throws InputError for a parameter whose shape has changed without a map that says which entries stay, for maps
   /// that do not fit, and for parameters in parts. Makes no collective calls.
@@ -151,8 +152,8 @@ class Parameters {
 
   /// A copy on the host, in row-major order, for checkpoints and tests. `which`: -1 for the value, else the number of a
   /// moment. If the value or the moment has no memory yet, the copy has the values that it will begin with. Waits for
-  /// the device. Throws Error for an array that has elements on other ranks alone: see gather(). Empty for a moment that
-  /// the parameter has not (Parameter::has).
+  /// the device. Throws Error for an array that has elements on other ranks alone: see gather(). Empty for a moment
+  /// that the parameter has not (Parameter::has).
   std::vector<float> get(const Parameter& p, int which = -1) const;
   /// Writes the value (`which` -1) or a moment from host memory. `plain` has all elements in row-major order, those of
   /// Parameter::shape_of(which). A value

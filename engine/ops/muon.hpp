@@ -16,9 +16,9 @@ class MuonDirection;
 struct MuonDirectionDesc {
   using Op = MuonDirection;
   TensorDesc param;
-  float momentum = 0.95f;
-  bool nesterov = true;
-  float clip_norm = 0;  ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
+  float momentum = 0.95f;  ///< factor of the momentum of before
+  bool nesterov = true;    ///< Nesterov's momentum
+  float clip_norm = 0;     ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
 };
 class MuonDirection : public DescribedPrimitive<MuonDirectionDesc> {
  public:

@@ -29,10 +29,10 @@ constexpr std::string_view to_string(Graft g) {
 
 /// Settings of the grafted method.
 struct GraftParams {
-  Graft method = Graft::adam;                  ///< which one
-  float beta2 = 0.999f;                        ///< of adam; 1: as adagrad
-  float epsilon = 1e-8f;                       ///< of adam and adagrad
-  float clip_norm = 0;                         ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
+  Graft method = Graft::adam;  ///< which one
+  float beta2 = 0.999f;        ///< of adam; 1: as adagrad
+  float epsilon = 1e-8f;       ///< of adam and adagrad
+  float clip_norm = 0;         ///< > 0: all gradients are scaled by min(1, clip_norm / global norm)
   bool has_state() const { return method == Graft::adagrad || method == Graft::adam; }  ///< whether v exists
 };
 

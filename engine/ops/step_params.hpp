@@ -15,7 +15,8 @@ struct StepParams {
       1;  ///< 1 / global sample count of the step, so that the sum over ranks of losses and gradients is the mean
   float learning_rate = 0;  ///< learning rate of this step
   /// The weight of this step's point in a mean over all steps so far (UpdateKind::schedule_free): its squared learning
-  /// rate over the sum of the squared learning rates. 0: 1 / (step + 1), as with a constant rate.
+  /// rate over the sum of the squared learning rates. 0: 1 / (step + 1), as with a constant rate, or no
+  /// weight if the rate is 0.
   float averaging_weight = 0;
 };
 

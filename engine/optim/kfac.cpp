@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/base/align.hpp"
 #include "engine/ops/combine.hpp"
 #include "engine/optim/detail/share_out.hpp"
 #include "engine/optim/kfac_products.hpp"
@@ -13,8 +12,8 @@ namespace keelson {
 
 namespace {
 
-/// A matrix of so many rows takes 256 MiB, and its inverse a minute on a core.
-constexpr std::int64_t most_factor_rows = 8192;
+/// 8192 inputs, and the 1 of the bias. Such a matrix takes 256 MiB, and its inverse a minute on a core.
+constexpr std::int64_t most_factor_rows = 8193;
 
 constexpr const char *a_state = "a_factor", *g_state = "g_factor", *a_inverse_state = "a_inverse",
                      *g_inverse_state = "g_inverse";
@@ -34,23 +33,17 @@ TensorDesc bias_within(std::int64_t rows, std::int64_t columns) {
   return {{rows}, DType::f32, Layout::strided({rows}, {columns})};
 }
 
+void require_factors(const std::string& weights, std::int64_t rows) {
+  if (rows > most_factor_rows)
+    refuse(
+        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting plain_above={}, so "
+        "that such layers move by momentum SGD, or a smaller layer, or take Shampoo, whose factors are of blocks",
+        weights, rows, most_factor_rows, most_factor_rows);
+}
+
 void append_copy(UpdateBuilder& b, const std::string& node, BufferId from, BufferId to, const Every& every = {}) {
   b.call<ops::Reorder, ops::Reorder::Forward>(node, "copy", b.make(ops::ReorderDesc{b.desc(from), b.desc(to)}),
                                               {.src = from, .dst = to}, every);
-}
-
-/// Appends the sum over ranks of arrays that calls before have written, in one message: they lie in one array.
-void sum_as_one(UpdateBuilder& b, const std::vector<BufferId>& arrays, const std::string& what, const Every& every) {
-  if (b.ranks() == 1) return;
-  std::size_t bytes = 0;
-  for (const BufferId a : arrays) bytes += align64(b.desc(a).bytes());
-  const BufferId all = b.new_buffer(what, TensorDesc::plain({static_cast<std::int64_t>(bytes / sizeof(float))}));
-  std::size_t place = 0;
-  for (const BufferId a : arrays) {
-    KEELSON_EXPECT(b.place_inside(a, all, place));
-    place += align64(b.desc(a).bytes());
-  }
-  b.sum_parts(all, what, every);
 }
 
 }  // namespace
@@ -80,6 +73,7 @@ std::optional<Shape> Kfac::own_state_shape(std::size_t state, const Shape& param
   const std::string name = state_names()[state];
   if (name == "momentum_buffer") return std::nullopt;
   if (product_inputs == 0 || !observes(parameter, product_inputs)) return Shape{0};
+  require_factors("weights " + keelson::to_string(parameter), std::max(parameter[0], product_inputs));
   const std::int64_t n = name == a_state || name == a_inverse_state ? product_inputs : parameter[0];
   if (name == a_state || name == g_state) return Shape{n, n};
   return ops::FactorInversesDesc::inverse(n, eigen).shape;
@@ -121,12 +115,8 @@ std::vector<int> Kfac::append_observation(BackwardBuilder& b, const LayerProduct
                               .samples = b.batch(),
                               .ones = false};
   const PatchGramDesc g{rows};
-  if (const auto most = std::max(a.patches.columns(), rows.columns()); most > most_factor_rows)
-    refuse(
-        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting plain_above={}, so "
-        "that "
-        "such layers move by momentum SGD, or a smaller layer, or take Shampoo, whose factors are of blocks",
-        product.weights, most, most_factor_rows, most_factor_rows);
+  const std::int64_t a_rows = a.patches.columns() - (product.bias.empty() ? 1 : 0);
+  require_factors(product.weights, std::max(a_rows, rows.columns()));
   const auto append = [&](const PatchGramDesc& d, BufferId src, BufferId weight, const char* name) {
     const BufferId sums = b.new_buffer(fmt::format("sums of {}", name), d.sums());
     b.forward(std::make_shared<PatchGram>(b.context(), d),
@@ -170,7 +160,7 @@ void Kfac::append_factors(UpdateBuilder& b, const std::vector<Work>& all) const 
   const Every every{observation_period(), 0};
   std::vector<BufferId> sums;
   for (const Work& w : all) sums.insert(sums.end(), w.observed->values.begin(), w.observed->values.end());
-  sum_as_one(b, sums, "factors", every);
+  b.sum_parts(sums, "factors", every);
   for (const Work& w : all) {
     const ops::RunningFactorsDesc d{.inputs = w.inputs(),
                                     .outputs = w.outputs(),
@@ -215,7 +205,7 @@ void Kfac::append_inverses(UpdateBuilder& b, const std::vector<Work>& all) const
   std::vector<BufferId> computed;
   for (const TensorDesc& inverse : descs) computed.push_back(b.new_buffer("inverse of this rank", inverse));
   append(computed);
-  sum_as_one(b, computed, "inverses of factors", every);
+  b.sum_parts(computed, "inverses of factors", every);
   for (std::size_t i = 0; i < inverses.size(); ++i) append_copy(b, "all factors", computed[i], inverses[i], every);
 }
 

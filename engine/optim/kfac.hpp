@@ -21,12 +21,13 @@ struct UpdatedParameter;
 /// convolutions in groups, normalizations, and weights that several layers have, move by momentum SGD with the same
 /// rate; they have no part in kl_clip.
 ///
-/// A row of a dense layer counts as a sample of its own, also if a sample has several rows. Factors are sums over all
-/// ranks, exchanged as upper triangles in one message, in f32 in every precision. With micro-batches they are those of
-/// the last micro-batch; with lag those of this step, while the gradients are those of the step before. Each inverse is
-/// computed by one of the ranks, in f64, and reaches the others in one sum. Steps with factors update them before the
-/// direction. As long as a layer has no inverses, after a change of the network, or if the first step's gradients were
-/// not finite, it moves by momentum SGD.
+/// A row of a dense layer counts as a sample of its own, also if a sample has several rows; its gradient is that of its
+/// part of the sample's loss, which is 1 / T of the row's own loss if the loss is a mean over T rows. Factors are sums
+/// over all ranks, exchanged as upper triangles in one message, in f32 in every precision. With micro-batches they are
+/// those of the last micro-batch; with lag those of this step, while the gradients are those of the step before. Each
+/// inverse is computed by one of the ranks, in f64, and reaches the others in one sum. Steps with factors update them
+/// before the direction. As long as a layer has no inverses, after a change of the network, or if the first step's
+/// gradients were not finite, it moves by momentum SGD.
 struct Kfac : Optimizer {
   static constexpr const char* name = "KFAC";  ///< see Optimizers
   static constexpr const char* summary =
@@ -49,9 +50,11 @@ struct Kfac : Optimizer {
   bool eigen = false;
 
   std::vector<std::string> state_names() const override;
+  /// Throws InputError for factors of more than 8192 rows.
   std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter,
                                        std::int64_t product_inputs) const override;
   bool needs_whole_parameters() const override { return true; }
+  bool can_average_states() const override { return !eigen; }
   bool observes(const Shape& weights, std::int64_t product_inputs) const override;
   std::uint64_t observation_period() const override;
   /// Throws InputError for factors of more than 8192 rows.

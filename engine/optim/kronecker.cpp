@@ -6,8 +6,8 @@
 
 namespace keelson {
 
-using detail::make_product;
 using detail::MadeOnce;
+using detail::make_product;
 using detail::Product;
 
 namespace {
@@ -17,9 +17,7 @@ using ops::Verb;
 
 constexpr auto forward_verb = Verb::forward;
 
-Tensor at(const TensorDesc& d, const Tensor& array, std::int64_t element) {
-  return {d, array.data<float>() + element};
-}
+Tensor at(const TensorDesc& d, const Tensor& array, std::int64_t element) { return {d, array.data<float>() + element}; }
 
 void run(ops::Reorder& op, const Tensor& src, const Tensor& dst, std::byte* scratch) {
   const auto bytes = static_cast<std::int64_t>(op.scratch_bytes(forward_verb));
@@ -128,8 +126,8 @@ Shape merge_small_dims(const Shape& shape, std::int64_t most) {
 // ---- FactorSum
 
 struct FactorSum::Block {
-  std::int64_t gradient, factor;  ///< first elements
-  TensorDesc part;                ///< of the gradient
+  std::int64_t gradient, factor;         ///< first elements
+  TensorDesc part;                       ///< of the gradient
   std::shared_ptr<ops::Reorder> unfold;  ///< null: the product reads the part where it lies
   Product product;
   std::shared_ptr<ops::DecayedSum> sum;

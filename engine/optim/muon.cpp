@@ -29,11 +29,6 @@ std::optional<TensorDesc> matrix_in_memory(const TensorDesc& d) {
 
 void append_matrix(const Muon& o, UpdateBuilder& b, const UpdatedParameter& p, BufferId global_norm) {
   const TensorDesc desc = b.desc(p.value);
-  if (!(desc.shape == p.shape))
-    refuse(
-        "the optimizer muon needs whole matrices, but this rank has {} of the parameter {}, which is {}: leave "
-        "--channel-parallel out (or --spatial, if its deep layers are in parts), or take --optimizer adamw",
-        to_string(desc.shape), p.name, to_string(p.shape));
   const ParameterGroup group = o.matrix_group(p.name);
   const BufferId direction = b.new_buffer(p, "direction");
   b.call<ops::MuonDirection, ops::MuonDirection::Forward>(
@@ -103,10 +98,6 @@ float Muon::rate_for(const Shape& shape) const {
 }
 
 void Muon::append_updates(UpdateBuilder& b) const {
-  if (b.has_shards())
-    refuse(
-        "the optimizer muon needs whole matrices, but with shards of the optimizer (--shard-optimizer) each rank has "
-        "slices of them: leave --shard-optimizer out, or take --optimizer adamw");
   const BufferId global_norm = clip_norm > 0 ? b.global_norm() : no_buffer;
   for (const UpdatedParameter& p : b.parameters()) {
     if (is_for_adamw(p.name, p.shape, p.is_outer))

@@ -39,8 +39,8 @@ struct Muon : Optimizer {
 
   float momentum = 0.95f;  ///< m = momentum m + (1 - momentum) g
   bool nesterov = true;    ///< the direction is (1 - momentum) g + momentum m in place of m
-  float ns_a = 3.4445f,    ///< coefficients of the iteration X = (a I + b A + c A^2) X, A = X X^T
-      ns_b = -4.7750f, ns_c = 2.0315f;
+  /// The coefficients a, b and c of the iteration X = (a I + b A + c A^2) X, A = X X^T.
+  float ns_a = 3.4445f, ns_b = -4.7750f, ns_c = 2.0315f;
   int ns_steps = 5;                                ///< number of iterations
   float epsilon = 1e-7f;                           ///< the least norm by which a direction is divided
   AdjustRate adjust_lr_fn = AdjustRate::original;  ///< factor of the learning rate, by the matrix's shape
@@ -61,6 +61,8 @@ struct Muon : Optimizer {
   /// The settings of a matrix's group: learning rate and weight decay.
   ParameterGroup matrix_group(const std::string& parameter) const { return group_of(parameter); }
 
+  bool decoupled_weight_decay() const override { return true; }
+  bool needs_whole_parameters() const override { return true; }
   std::vector<std::string> state_names() const override { return {"exp_avg", "exp_avg_sq"}; }
   /// Throws InputError if this rank has parts of matrices alone.
   void append_updates(UpdateBuilder& builder) const override;

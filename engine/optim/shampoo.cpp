@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "engine/base/align.hpp"
+#include "engine/optim/detail/share_out.hpp"
 #include "engine/plan/update_builder.hpp"
 
 namespace keelson {
@@ -19,22 +19,6 @@ std::string root_state(int dim) { return fmt::format("inv_factor_matrices_{}", d
 int dim_of_state(std::size_t state, std::size_t names) {
   const auto first = names - 2 * most_dims;
   return state < first ? -1 : static_cast<int>(state - first) / 2;
-}
-
-/// For each matrix the rank that computes it: the largest first, each to the rank with the least work.
-std::vector<int> share_out(const std::vector<ops::InverseRootsDesc::Matrix>& matrices, int ranks) {
-  std::vector<std::size_t> order(matrices.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::stable_sort(order, std::ranges::greater(), [&](std::size_t i) { return matrices[i].size; });
-  std::vector<double> work(static_cast<std::size_t>(ranks));
-  std::vector<int> rank_of(matrices.size());
-  for (const std::size_t i : order) {
-    const auto least = std::ranges::min_element(work);
-    const auto n = static_cast<double>(matrices[i].size);
-    *least += n * n * n;
-    rank_of[i] = static_cast<int>(least - work.begin());
-  }
-  return rank_of;
 }
 
 }  // namespace
@@ -86,6 +70,7 @@ std::vector<std::string> Shampoo::state_names() const {
 }
 
 std::optional<Shape> Shampoo::own_state_shape(std::size_t state, const Shape& parameter, std::int64_t) const {
+  check_settings();  // plans ask for shapes first
   const int dim = dim_of_state(state, state_names().size());
   if (dim < 0) return std::nullopt;
   const KroneckerBlocks blocks = blocks_of(parameter);
@@ -154,27 +139,23 @@ void Shampoo::Calls::append_roots(const std::vector<Work>& all) {
       d.srcs.push_back(b.desc(factors.back()));
     }
   if (factors.empty()) return;
-  const auto rank_of = share_out(d.matrices, b.ranks());
+  std::vector<std::int64_t> sizes;
+  for (const auto& m : d.matrices) sizes.push_back(m.size);
+  const auto rank_of = detail::ranks_for_matrices(sizes, b.ranks());
   std::vector<ops::InverseRootsDesc::Matrix> mine;
   for (std::size_t i = 0; i < rank_of.size(); ++i)
     if (rank_of[i] == b.rank()) mine.push_back(d.matrices[i]);
   d.matrices = std::move(mine);
 
-  // With several ranks, all roots are one array, to which each rank adds those that it has computed.
-  BufferId exchanged = no_buffer;
+  // With several ranks, each has arrays of its own, whose sum over ranks goes into the states.
   std::vector<BufferId> computed = roots;
-  if (b.ranks() > 1) {
-    std::size_t bytes = 0;
-    std::vector<std::size_t> offsets;
-    for (const TensorDesc& s : d.srcs) offsets.push_back(std::exchange(bytes, bytes + align64(s.bytes())));
-    exchanged = b.new_buffer("inverse roots", TensorDesc::plain({static_cast<std::int64_t>(bytes / sizeof(float))}));
-    for (std::size_t i = 0; i < roots.size(); ++i) computed[i] = b.view(exchanged, d.srcs[i], offsets[i]);
-  }
+  for (std::size_t i = 0; i < roots.size() && b.ranks() > 1; ++i)
+    computed[i] = b.new_buffer("roots of this rank", d.srcs[i]);
   b.call<ops::InverseRoots, ops::InverseRoots::Forward>(
       "all factors", "inverse roots", b.make(d), {.step_params = b.step_params(), .srcs = factors, .dsts = computed},
       every);
-  if (exchanged == no_buffer) return;
-  b.sum_parts(exchanged, "inverse roots", every);
+  if (b.ranks() == 1) return;
+  b.sum_parts(computed, "inverse roots", every);
   for (std::size_t i = 0; i < roots.size(); ++i)
     b.call<ops::Reorder, ops::Reorder::Forward>("all factors", "copy", b.make(ops::ReorderDesc{d.srcs[i], d.srcs[i]}),
                                                 {.src = computed[i], .dst = roots[i]}, every);

@@ -26,15 +26,15 @@ struct Shampoo : Optimizer {
   static constexpr const char* summary =
       "A matrix of second moments for each dimension of a parameter; steps as long as Adam's.";  ///< the same
 
-  float beta1 = 0.9f,             ///< decay rate of the mean of the directions; 0: no mean
-      beta2 = 0.999f,             ///< decay rate of the factors, and of Adam's second mean; 1: sums
-      epsilon = 1e-12f,           ///< added to the factors' diagonals
-      step_momentum = 0,          ///< of the steps, behind the mean of directions; 0: none (Meta: momentum)
-      grafting_epsilon = 1e-8f;   ///< added to the square root of the grafted method's second mean
-  ops::Graft grafting = ops::Graft::adam;        ///< the method that decides the length of steps
-  std::int32_t precondition_frequency = 20,      ///< steps from one computation of the roots to the next
-      start_preconditioning_step = 20,           ///< the first step with roots; before: the grafted method
-      max_preconditioner_dim = 1024;             ///< largest extent of a block
+  float beta1 = 0.9f,                        ///< decay rate of the mean of the directions; 0: no mean
+      beta2 = 0.999f,                        ///< decay rate of the factors, and of Adam's second mean; 1: sums
+      epsilon = 1e-12f,                      ///< added to the factors' diagonals
+      step_momentum = 0,                     ///< of the steps, behind the mean of directions; 0: none (Meta: momentum)
+      grafting_epsilon = 1e-8f;              ///< added to the square root of the grafted method's second mean
+  ops::Graft grafting = ops::Graft::adam;    ///< the method that decides the length of steps
+  std::int32_t precondition_frequency = 20,  ///< steps from one computation of the roots to the next
+      start_preconditioning_step = 20,       ///< the first step with roots; before: the grafted method
+      max_preconditioner_dim = 1024;         ///< largest extent of a block
   bool use_merge_dims = true;  ///< small neighbouring dimensions, but for the first one, are one: merge_small_dims()
 
   /// The blocks of a parameter of this shape.
@@ -42,6 +42,7 @@ struct Shampoo : Optimizer {
   std::vector<std::string> state_names() const override;
   std::optional<Shape> own_state_shape(std::size_t state, const Shape& parameter,
                                        std::int64_t product_inputs) const override;
+  bool decoupled_weight_decay() const override { return true; }
   bool needs_whole_parameters() const override { return true; }
   /// Throws InputError for settings out of their ranges, and where no backend computes roots.
   void append_updates(UpdateBuilder& builder) const override;

@@ -89,8 +89,7 @@ void require_shards(const PlanOptions& options) {
   if (options.optimizer->reads_ahead())
     refuse(
         "shards of the optimizer (--shard-optimizer): layers read the state of this optimizer, which then lies on "
-        "other "
-        "ranks. Leave --shard-optimizer out, or take another optimizer, e.g. adamw");
+        "other ranks. Leave --shard-optimizer out, or take another optimizer, e.g. adamw");
   if (options.exchange.reproducible && options.exchange.shards == OptimizerShards::gradients)
     refuse(
         "reproducible sums (--reproducible) add up whole gradients of samples computed one by one, but each rank "
@@ -138,8 +137,7 @@ void require_observable(const Graph& graph, const PlanOptions& options) {
     if (options.grid && options.grid->extent(axis) > 1)
       refuse(
           "an optimizer that observes layers (K-FAC) needs whole layers of whole samples on each rank: leave {} out, "
-          "or "
-          "take another optimizer",
+          "or take another optimizer",
           option);
 }
 

@@ -50,9 +50,9 @@ struct CompiledGraph {
   /// Of the parameters, with an optimizer: Parameter::own_shapes by the parameter's name. Executors may have other
   /// parameters than those that the plan was made with.
   std::map<std::string, std::map<int, Shape>> own_shapes;
-  PhaseEnds phase_ends;                          ///< of the program's calls
-  NoiseSums noise;                               ///< with PlanOptions::noise_scale
-  std::uint64_t structure = 0;                   ///< as Plan::structure()
+  PhaseEnds phase_ends;         ///< of the program's calls
+  NoiseSums noise;              ///< with PlanOptions::noise_scale
+  std::uint64_t structure = 0;  ///< as Plan::structure()
 };
 
 /// Compiles a graph. docs/architecture.md, "From graph to step", describes the passes. Throws as Plan's constructor.

@@ -13,6 +13,7 @@ using Needs = std::vector<std::pair<std::string, double>>;  ///< bytes
 
 Needs needs_of(const Graph& graph, Context& context, PlanOptions options, std::int64_t batch) {
   options.batch = batch;
+  options.noise_scale = false;       // needs several parts of a step, and hardly any memory
   std::optional<ProcessGrid> alone;  // other ranks may have enough memory, and do not come here
   if (options.grid)
     options.grid = &alone.emplace(ProcessGrid::Extents{.data = 1,

@@ -60,7 +60,7 @@ struct PlanOptions {
   /// Values that are cheap to make are made again for the backward pass instead of kept (recompute_cheap_values()):
   /// less memory, more time, the same results.
   bool recompute = false;
-  bool sample_losses = false;         ///< for Executor::sample_losses(); the results are the same
+  bool sample_losses = false;  ///< for Executor::sample_losses(); the results are the same
   /// For Executor::gradient_squares(); the results are the same. Training plans throw InputError if a step is a single
   /// part (one rank, one micro-batch), with several ranks along space, channel or stage, and with `lag`.
   bool noise_scale = false;
@@ -102,7 +102,7 @@ struct Pass {
 
 /// What a rank exchanges in a step for one purpose.
 struct Exchanged {
-  std::string what;           ///< "gradients", "parameters", "rows of samples", "channels", "values of stages", "sums"
+  std::string what;  ///< "gradients", "parameters", "rows of samples", "channels", "values of stages", "sums"
   /// Sent to other ranks, or given to a sum or a gather over ranks. Calls with a period count by 1 / period.
   double bytes = 0;
   std::int64_t messages = 0;  ///< number of sends, sums and gathers, of a step in which all calls run
@@ -166,8 +166,8 @@ class Plan {
 
   /// All calls in the order of the step, without milliseconds.
   std::vector<PlanRow> rows() const;
-  /// Prints a table of `rows`, by default rows(), with sums, in which a call with a period counts by 1 / period. With `peaks` the table also has each row's share of the
-  /// device's peaks.
+  /// Prints a table of `rows`, by default rows(), with sums, in which a call with a period counts by 1 / period. With
+  /// `peaks` the table also has each row's share of the device's peaks.
   void print(std::ostream& out, const DevicePeaks* peaks = nullptr, const std::vector<PlanRow>* rows = nullptr) const;
   /// The reorders of one step, one line each: "conv1/dst: plain -> channels-last". Tests compare these lines.
   std::vector<std::string> reorders() const;

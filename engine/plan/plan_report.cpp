@@ -103,9 +103,7 @@ std::vector<Exchanged> exchanged_in(const CompiledGraph& compiled) {
   return all;
 }
 
-std::string PlanRow::op_with_period() const {
-  return period == 1 ? op : fmt::format("{}, every {} steps", op, period);
-}
+std::string PlanRow::op_with_period() const { return period == 1 ? op : fmt::format("{}, every {} steps", op, period); }
 
 std::string op_name(const Call& call) {
   const Computation* computed = call.computation();
@@ -215,8 +213,8 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
     for (int i = 0; i < 5; ++i) widths[i] = std::max(widths[i], cells[i]->size());
   }
   const auto line = [&](const PlanRow& r, const std::array<std::string, 5>& numbers) {
-    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op_with_period(), widths[2],
-                       r.backend, widths[3], r.kernel, widths[4]);
+    out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op_with_period(),
+                       widths[2], r.backend, widths[3], r.kernel, widths[4]);
     for (std::size_t i = 0; i < (peaks ? 5 : 4); ++i) out << fmt::format(" {:>9}", numbers[i]);
     out << "  " << r.layout << "\n";
   };

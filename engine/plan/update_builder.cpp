@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "engine/base/align.hpp"
 #include "engine/graph/outer_layers.hpp"
 #include "engine/ops/combine.hpp"
 
@@ -13,7 +14,8 @@ void set_own_shapes(Parameters& parameters, const UpdateRule& rule) {
   for (Parameter& p : parameters.all()) {
     std::map<int, Shape> own;
     for (std::size_t i = 0; i < states && p.kind == ParameterKind::trained; ++i)
-      if (const auto shape = rule.own_state_shape(i, p.shape, p.product_inputs)) own.emplace(static_cast<int>(i), *shape);
+      if (const auto shape = rule.own_state_shape(i, p.shape, p.product_inputs))
+        own.emplace(static_cast<int>(i), *shape);
     parameters.set_own_shapes(p, std::move(own));
   }
 }
@@ -54,13 +56,14 @@ UpdateBuilder::UpdateBuilder(CompileState& build, const Graph& graph, const Grad
 void UpdateBuilder::require_whole() const {
   if (shards_)
     refuse(
-        "shards of the optimizer (--shard-optimizer) with an optimizer that reads whole parameters: leave this option "
-        "out, or take another optimizer");
+        "shards of the optimizer (--shard-optimizer) with an optimizer that reads whole parameters: leave "
+        "--shard-optimizer out, or take another optimizer, e.g. adamw");
   for (const Parameter& p : build_.parameters.all())
     if (p.part && p.part->count > 0 && p.is_elsewhere())
       refuse(
           "{}: ranks share this parameter (--channel-parallel, --spatial), but the optimizer reads whole parameters: "
-          "leave this option out, or take another optimizer",
+          "leave --channel-parallel out (or --spatial, if its deep layers are in parts), or take another optimizer, "
+          "e.g. adamw",
           p.name);
 }
 
@@ -209,9 +212,17 @@ BufferId UpdateBuilder::in_layout(BufferId b, const Layout& layout, const std::s
   return copy;
 }
 
-void UpdateBuilder::sum_parts(BufferId values, const std::string& what, const Every& every) {
+void UpdateBuilder::sum_parts(const std::vector<BufferId>& arrays, const std::string& what, const Every& every) {
   if (ranks() == 1) return;
-  Call start = start_of(build_, {Phase::update, what, ""}, {.dst = values, .label = what});
+  std::size_t bytes = 0;
+  for (const BufferId a : arrays) bytes += align64(desc(a).bytes());
+  const BufferId all = new_buffer(what, TensorDesc::plain({static_cast<std::int64_t>(bytes / sizeof(float))}));
+  std::size_t place = 0;
+  for (const BufferId a : arrays) {
+    KEELSON_EXPECT(build_.program.place_inside(a, all, place));
+    place += align64(desc(a).bytes());
+  }
+  Call start = start_of(build_, {Phase::update, what, ""}, {.dst = all, .label = what});
   start.every = every;
   build_.program.calls().push_back(start);
   build_.program.calls().push_back(end_of(start));

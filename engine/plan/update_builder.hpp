@@ -27,13 +27,12 @@ struct UpdatedParameter {
 /// kernels.
 class UpdateBuilder {
  public:
-  /// `graph`: of the plan, before fusion. `rule`: of the optimizer that will append its calls. Must outlive the builder.
+  /// `graph`: of the plan, before fusion. `rule`: of the optimizer that will append its calls. Must outlive the
+  /// builder.
   UpdateBuilder(CompileState& build, const Graph& graph, const Gradients& gradients, const UpdateRule& rule);
 
   /// All parameters that have a gradient, each once. If each rank updates shards: this rank's slices of them.
   const std::vector<UpdatedParameter>& parameters() const { return parameters_; }
-  /// Whether each rank updates slices of parameters (OptimizerShards).
-  bool has_shards() const { return shards_ != nullptr; }
 
   // ---- parts
 
@@ -69,10 +68,8 @@ class UpdateBuilder {
   /// Samples of a forward pass on this rank.
   std::int64_t samples() const { return build_.batch; }
   /// A part of a buffer from byte `offset` on: Program::view().
-  BufferId view(BufferId b, const TensorDesc& desc, std::size_t offset = 0) { return build_.program.view(b, desc, offset); }
-  /// Lets `inner` lie within `outer`: Program::place_inside().
-  bool place_inside(BufferId inner, BufferId outer, std::size_t offset) {
-    return build_.program.place_inside(inner, outer, offset);
+  BufferId view(BufferId b, const TensorDesc& desc, std::size_t offset = 0) {
+    return build_.program.view(b, desc, offset);
   }
   /// What the optimizer has observed in the backward pass (UpdateRule::append_observation), in the order of that pass.
   const std::vector<Observation>& observations() const { return build_.observations; }
@@ -83,9 +80,11 @@ class UpdateBuilder {
   int rank() const { return ranks() > 1 ? build_.grid->number(Distribution::batch) : 0; }  ///< from 0
   /// The device's context, for primitives that consist of others.
   Context& context() { return build_.parameters.context(); }
-  /// Appends the sum of `values`, f32 or f64, over ranks(): each rank has computed some of the elements, and zeros in
-  /// the place of the others (then the sum is exact), or each has a term of each element. `what` names it in reports. Runs in line: it begins and ends here.
-  void sum_parts(BufferId values, const std::string& what, const Every& every = {});
+  /// Appends the sum over ranks() of arrays of the arena, f32, which calls before have written: each rank has a term of
+  /// each element, or it has computed some of the elements, and has zeros in the place of the others; then the sum is
+  /// exact. The arrays become parts of one, which travels in one message. `what` names it in reports. Runs in line: it
+  /// begins and ends here.
+  void sum_parts(const std::vector<BufferId>& arrays, const std::string& what, const Every& every = {});
   /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
   /// Makes a primitive. Throws InputError if no backend supports the description.

@@ -61,6 +61,9 @@ struct UpdateRule {
   /// of the optimizer, and ranks do not share a layer's parameters.
   virtual bool needs_whole_parameters() const { return false; }
 
+  /// Whether the mean over ranks of each state is a state. If not, ranks cannot update apart from each other.
+  virtual bool can_average_states() const { return true; }
+
   /// Whether a row of a parameter does not change if its gradient is zero. If so, plans keep gradients with few
   /// non-zero rows (of an embedding) as rows, and append_updates() has to support such gradients. Else all gradients
   /// are whole.
@@ -91,8 +94,8 @@ struct UpdateRule {
   virtual void append_updates(UpdateBuilder& builder) const = 0;
 };
 
-/// Gives all trained parameters the shapes of their states (Parameters::set_own_shapes()). Plans for training do so; who
-/// reads or writes states before there is a plan calls this function. Throws as Parameters::set_own_shapes().
+/// Gives all trained parameters the shapes of their states (Parameters::set_own_shapes()). Plans for training do so;
+/// who reads or writes states before there is a plan calls this function. Throws as Parameters::set_own_shapes().
 void set_own_shapes(Parameters& parameters, const UpdateRule& rule);
 
 }  // namespace keelson

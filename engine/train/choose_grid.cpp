@@ -125,6 +125,9 @@ std::string GridChooser::refusal(const GridCandidate& c) const {
 std::string GridChooser::refusal_of_parts(const GridCandidate& c) const {
   const ProcessGrid::Extents& e = c.extents;
   if (options_.exchange.reproducible) return "reproducible sums need whole samples and layers";
+  if (options_.noise_scale) return "the noise scale needs gradients of whole samples on a rank";
+  if (e.channel > 1 && options_.optimizer && options_.optimizer->needs_whole_parameters())
+    return "the optimizer needs whole parameters";
   if (e.space == 1) {
     if (options_.exchange.shards != OptimizerShards::none) return "the optimizer in shards needs whole parameters";
     if (options_.lag) return "gradients of the step before need whole parameters";
@@ -153,6 +156,7 @@ std::vector<PlanRow> GridChooser::rows_by_rule(GridCandidate& c) {
   const auto memory = context_.device().memory();
   std::vector<PlanRow> rows;
   double bytes = 0, fits = 1;
+  std::string why;
   try {
     Parameters parameters(graph_, context_, 1);
     const Plan plan(graph_, parameters, options_for(c, grid));
@@ -160,7 +164,15 @@ std::vector<PlanRow> GridChooser::rows_by_rule(GridCandidate& c) {
     for (const auto& [what, of] : plan.memory()) bytes += static_cast<double>(of);
   } catch (const OutOfMemory&) {
     fits = 0;
+  } catch (const InputError& error) {
+    why = error.what();
   }
+  for (const std::string& of_rank : world_.allgather(why))
+    if (!of_rank.empty()) {
+      c.refusal = of_rank;
+      c.bytes = 0;
+      return {};
+    }
   const auto available = static_cast<double>(memory.available);
   if (memory.total > 0 && bytes > available) fits = 0;
   c.bytes = largest(bytes);
@@ -175,7 +187,7 @@ void GridChooser::fit_memory(GridCandidate& c) {
   rows_by_rule(c);
   const bool may_accumulate =
       !options_.exchange.reproducible && options_.exchange.shards != OptimizerShards::gradients && !mixes_samples();
-  while (!c.refusal.empty() && may_accumulate && c.micro_batches < c.batch) {
+  while (!c.refusal.empty() && c.bytes > 0 && may_accumulate && c.micro_batches < c.batch) {
     do ++c.micro_batches;
     while (c.batch % c.micro_batches != 0);
     c.refusal.clear();
@@ -230,6 +242,7 @@ void GridChooser::measure(GridCandidate& c, std::vector<PlanRow>* profile) {
   }
   Executor& executor = *made;
   ops::StepParams params;
+  params.step = 1;  // calls with a period do not run
   params.inverse_samples = 1.0f / static_cast<float>(global_batch_);
   const auto passes = executor.plan().passes();
   const auto step = [&](std::size_t) {

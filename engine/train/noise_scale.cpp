@@ -39,9 +39,9 @@ std::string describe(const NoiseScale& noise, std::int64_t batch) {
            "more steps (a smaller --noise-scale), or take a larger batch";
   const double b = static_cast<double>(batch);
   return fmt::format(
-      "gradient noise scale: {:.3g} samples. A batch of {} needs {:.3g} times the fewest possible steps (1 + noise scale "
-      "/ batch), and {:.3g} times the fewest possible samples (1 + batch / noise scale). Larger batches pay up to about "
-      "{:.2g} samples, where both are twice the least",
+      "gradient noise scale: {:.3g} samples. A batch of {} needs {:.3g} times the fewest possible steps (1 + noise "
+      "scale / batch), and {:.3g} times the fewest possible samples (1 + batch / noise scale). Larger batches pay up "
+      "to about {:.2g} samples, where both are twice the least",
       scale, batch, 1 + scale / b, 1 + b / scale, scale);
 }
 

@@ -31,13 +31,18 @@ class KeptParameters {
   KeptParameters(Parameters& parameters, std::size_t moments) : parameters_(parameters) {
     if (parameters.are_spread())
       refuse(
-          "the parameters are in parts on several ranks, so none of them can keep a copy while learning rates are tried: "
+          "the parameters are in parts on several ranks, so none of them can keep a copy while learning rates are "
+          "tried: "
           "search without shards of the optimizer");
-    for (Parameter& p : parameters.all())
-      for (int which = -1; which < (p.kind == ParameterKind::trained ? static_cast<int>(moments) : 0); ++which) {
-        arrays_.push_back({&p, which, parameters.get(p, which)});
-        if (which >= 0) parameters.set(p, std::vector<float>(arrays_.back().values.size()), which);
+    for (Parameter& p : parameters.all()) {
+      const int count = p.kind == ParameterKind::trained ? static_cast<int>(moments) : 0;
+      for (int which = -1; which < count; ++which) {
+        std::vector<float> zeros(static_cast<std::size_t>(p.shape.elements()));
+        const bool is_new = which >= static_cast<int>(p.moments.size());
+        arrays_.push_back({&p, which, is_new ? zeros : parameters.get(p, which)});
+        if (which >= 0) parameters.set(p, zeros, which);
       }
+    }
   }
   void restore() {
     for (const Array& a : arrays_) parameters_.set(*a.of, a.values, a.which);
@@ -103,6 +108,7 @@ void search(Trainer& trainer, RatePoints& points, RateRange& range) {
     }
     trainer.wait();
   } catch (const LossNotFinite&) {
+    if (range.points.empty()) throw;  // no rate has moved the parameters yet: data or network are the cause
     range.diverged = true;
   }
   range.interrupted = trainer.stop_reason() == StopReason::interrupted;

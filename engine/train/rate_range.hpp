@@ -37,7 +37,7 @@ struct RateRange {
   bool diverged = false;           ///< ended early: the loss rose too far, or was not finite any more
   bool interrupted = false;        ///< ended early by TrainerOptions::interrupted
   std::optional<double> steepest;  ///< rate at which the smoothed loss falls fastest; none: it never falls
-  std::optional<double> minimum;   ///< rate with the least smoothed loss, where training begins to fail; none: no points
+  std::optional<double> minimum;  ///< rate with the least smoothed loss, where training begins to fail; none: no points
   /// The rate to begin with: `steepest`. Others take a tenth of `minimum`.
   std::optional<double> suggestion() const { return steepest; }
 };

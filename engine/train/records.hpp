@@ -32,7 +32,8 @@ struct TimeSplit {
 /// How much the gradients of samples differ (TrainerOptions::noise_scale), as moving averages over the steps that were
 /// measured. NaN: not measured.
 struct NoiseScale {
-  double gradient = std::numeric_limits<double>::quiet_NaN();  ///< |G|^2, G: the gradient of the mean loss of all samples
+  double gradient =
+      std::numeric_limits<double>::quiet_NaN();  ///< |G|^2, G: the gradient of the mean loss of all samples
   /// S: the trace of the covariance of the gradients of single samples
   double noise = std::numeric_limits<double>::quiet_NaN();
 

@@ -266,7 +266,7 @@ void Trainer::apply(PendingStep now, const Batch& batch, Stopwatch& watch) {
   session_.update();
   up_to_date_ = !ranks_.waits();
   if (const auto measured = session_.measured_noise()) add_measurement(state_, *measured);
-  now.record.noise = noise_scale(state_);
+  if (options_.noise_scale > 0) now.record.noise = noise_scale(state_);
   observers_.notify([&](auto& o) { o.on_batch(state_, batch); });
   if (runs_ahead()) {
     session_.executor().start_readback();
@@ -426,7 +426,7 @@ EpochRecord Trainer::end_epoch() {
   record.learning_rate = last_rate_;
   record.rate = clock_.epoch_rate() * units(1);
   record.seconds = clock_.epoch();
-  record.noise = noise_scale(state_);
+  if (options_.noise_scale > 0) record.noise = noise_scale(state_);
   if (options_.change_network) note_step_time();
   begin_next_epoch();
   checkpoints_.mark_changed();  // a checkpoint of before does not know of the validation

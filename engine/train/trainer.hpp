@@ -105,8 +105,9 @@ class Trainer {
   /// end in the previous step (signal or time limit), or if end_epoch() reached the target (stop_reason()).
   ///
   /// Throws RanksLost if more ranks were lost than TrainerOptions::max_failures, or ranks that the others cannot go
-  /// on without. Throws LossNotFinite on all ranks if the loss is not finite, naming the step and the first node with such a
-  /// value. On a device that the host runs ahead of (GPUs), the next step() or wait() throws this error. Collective.
+  /// on without. Throws LossNotFinite on all ranks if the loss is not finite, naming the step and the first node with
+  /// such a value. On a device that the host runs ahead of (GPUs), the next step() or wait() throws this error.
+  /// Collective.
   bool step();
   /// Makes one optimizer step on the caller's batch instead of the next batch of the training data. The step counts in
   /// the epoch, for the learning rate and for dropout, as any other step. The batch has the fields of the training data
@@ -157,7 +158,7 @@ class Trainer {
   /// checkpoint before cannot be written; so does the next step(). Collective.
   void save_checkpoint(bool best = false);
 
-  const RunState& state() const { return state_; }  ///< after the latest step
+  const RunState& state() const { return state_; }            ///< after the latest step
   const TrainerOptions& options() const { return options_; }  ///< as given to the constructor
   /// Where the time since the first step of this run went. On rank 0 of all ranks, elsewhere empty. Collective.
   RunTimes gather_times();

@@ -44,8 +44,7 @@ void each_array(P& parameters, const std::vector<std::string>& moments, F f) {
     f(detail::parameter_path(p.name).substr(1), p, -1);
     if (p.kind == ParameterKind::trained)
       for (std::size_t m = 0; m < moments.size(); ++m)
-        if (p.has(static_cast<int>(m)))
-          f(detail::moment_path(moments[m], p.name).substr(1), p, static_cast<int>(m));
+        if (p.has(static_cast<int>(m))) f(detail::moment_path(moments[m], p.name).substr(1), p, static_cast<int>(m));
   }
 }
 

@@ -62,7 +62,7 @@ struct TrainerOptions {
   /// same, to the bit. The averages are in checkpoints. Throws InputError on one rank with one micro-batch, with
   /// replicas of several ranks, if not synchronous, and with `prune`.
   std::int64_t noise_scale = 0;
-  SyncMode sync;                                     ///< by default synchronous
+  SyncMode sync;                                                         ///< by default synchronous
   std::shared_ptr<const Optimizer> optimizer = std::make_shared<Sgd>();  ///< by default without momentum
   Schedule schedule;                                                     ///< learning rate
   /// The learning rate of the next step, in place of `schedule`, a function of its argument alone; empty: `schedule`.

@@ -70,6 +70,12 @@ void require_sync_mode(const TrainerOptions& o, Communicator* ranks) {
         "ranks or begins a step late. Leave --reproducible out, or give --sync synchronous",
         mode);
   if (!ranks || ranks->size() == 1) return;
+  if (o.sync.kind != SyncMode::Kind::lag && !o.optimizer->can_average_states())
+    refuse(
+        "synchronization {} with eigenvectors (kfac, eigen=true): this mode averages the optimizer's states over "
+        "ranks, "
+        "and a mean of eigenvectors is none. Leave eigen=true out, or give --sync synchronous",
+        mode);
   if (ranks->survives_losses())
     refuse(
         "synchronization {} on {} that survive losses: only synchronous training goes on without ranks that die. "
@@ -152,13 +158,13 @@ void require_noise_scale(const TrainerOptions& o) {
   if (o.noise_scale == 0) return;
   if (o.sync.kind != SyncMode::Kind::synchronous)
     refuse(
-        "the noise scale (--noise-scale) with synchronization {}: it compares gradients that all ranks make of the same "
-        "parameters. Give --sync synchronous, or leave --noise-scale out",
+        "the noise scale (--noise-scale) with synchronization {}: it compares gradients that all ranks make of the "
+        "same parameters. Give --sync synchronous, or leave --noise-scale out",
         o.sync.to_string());
   if (o.prune.enabled())
     refuse(
-        "the noise scale (--noise-scale) with --prune-samples {}: an epoch of chosen samples has another noise than the "
-        "data. Leave one of the two options out",
+        "the noise scale (--noise-scale) with --prune-samples {}: an epoch of chosen samples has another noise than "
+        "the data. Leave one of the two options out",
         to_string(o.prune.rule));
 }
 

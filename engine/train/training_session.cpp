@@ -44,9 +44,12 @@ void TrainingSession::make() {
   plan.grid = grid_ && !apart_ ? &*grid_ : nullptr;
   plan.peers = ranks_.training();
   if (ranks_.training() && ranks_.training()->survives_losses()) plan.whole_parameters = true;
+  // The first plan refuses a step of a single part. Where losses of ranks leave one part, nothing is measured any more.
+  if (was_made_ && (ranks_.training() ? ranks_.count() : 1) * plan.micro_batches() < 2) plan.noise_scale = false;
   SampleDecoding decoding = batches_.decoding();
   decoding.rows = rows_ = rows_of_fields(*graph_, plan, batches_.data());
   network_.emplace(*graph_, parameters_, plan, batches_.data(), decoding);
+  was_made_ = true;
   passes_ = network_->executor.plan().passes();
   if (apart_) network_->executor.set_progress(ranks_.training());
   if (loss_scale_) network_->executor.set_loss_scale(*loss_scale_);
@@ -126,9 +129,9 @@ void TrainingSession::compute_gradients(const Batch& batch, ops::StepParams para
   const int terms = apart_ ? ranks_.count() : 1;
   params.inverse_samples = batch.inverse_weight(terms);
   step_params_ = params;
-  measured_ =
-      options_.noise_scale > 0 && (static_cast<std::int64_t>(params.step) + 1) % options_.noise_scale == 0;
-  if (options_.noise_scale > 0) {
+  const bool can_measure = executor.plan().options().noise_scale;
+  measured_ = can_measure && (static_cast<std::int64_t>(params.step) + 1) % options_.noise_scale == 0;
+  if (can_measure) {
     const std::int64_t size = executor.plan().options().micro_batch_size();
     executor.measure_gradients(measured_ ? std::optional(squared_weights(batch, size)) : std::nullopt);
   }

@@ -97,6 +97,7 @@ class TrainingSession {
   const Batch* batch_ = nullptr;                ///< of the latest step, while that is under way
   ops::StepParams step_params_;                 ///< of the latest step
   bool measured_ = false;                       ///< the noise of the latest step's gradient
+  bool was_made_ = false;                       ///< there has been a plan before
 };
 
 }  // namespace keelson

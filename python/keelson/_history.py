@@ -77,7 +77,7 @@ class History(collections.abc.Mapping):
             row["val_loss"] = epoch.validation_loss
         row.update({name: value for name, value in epoch.metrics.items() if name not in row})
         row.update(learning_rate=epoch.learning_rate, seconds=epoch.seconds)
-        if not math.isnan(epoch.noise_scale):
+        if not math.isnan(epoch.gradient_noise):  # measured; the scale itself may be NaN
             row["noise_scale"] = epoch.noise_scale
         before = len(self["epoch"])
         for name in [*self._columns, *row]:

@@ -15,7 +15,8 @@ using Groups = std::vector<ParameterGroup>;
 
 /// "momentum: float = 0.0"
 std::string argument(const OptimizerSetting& s) {
-  const bool is_flag = std::holds_alternative<bool*>(s.value), is_whole = std::holds_alternative<std::int32_t*>(s.value),
+  const bool is_flag = std::holds_alternative<bool*>(s.value),
+             is_whole = std::holds_alternative<std::int32_t*>(s.value),
              is_number = is_whole || std::holds_alternative<float*>(s.value);
   const std::string value = s.text();
   const char* const type = is_flag ? "bool" : is_whole ? "int" : is_number ? "float" : "str";

@@ -45,8 +45,8 @@ void bind_records(nb::module_& m) {
       .def_ro("rate", &StepRecord::rate, "Samples per second of all ranks together.")
       .def_prop_ro(
           "noise_scale", [](const StepRecord& s) { return s.noise.samples(); },
-          "The noise scale of the gradient after this step, in samples: gradient_noise / gradient_square, moving averages "
-          "over\n"
+          "The noise scale of the gradient after this step, in samples: gradient_noise / gradient_square, moving "
+          "averages over\n"
           "the steps that were measured. NaN: not measured, or not known yet.")
       .def_prop_ro(
           "gradient_noise", [](const StepRecord& s) { return s.noise.noise; },
@@ -71,6 +71,9 @@ void bind_records(nb::module_& m) {
       .def_prop_ro(
           "noise_scale", [](const EpochResult& e) { return e.noise.samples(); },
           "As Step.noise_scale, at the end of the epoch.")
+      .def_prop_ro(
+          "gradient_noise", [](const EpochResult& e) { return e.noise.noise; },
+          "As Step.gradient_noise, at the end of the epoch.")
       .def_ro("best", &EpochRecord::best, "Whether the validation was better than all before.")
       .def("__repr__", [](const EpochResult& e) {
         return fmt::format("<epoch {}: train loss {:.6g}, validation loss {:.6g}, metric {:.6g}>", e.epoch,
@@ -92,9 +95,10 @@ void bind_records(nb::module_& m) {
         return fmt::format("<{} samples: loss {:.6g}, metric {:.6g}>", e.evaluation.samples, e.evaluation.loss,
                            e.evaluation.metric);
       });
-  nb::class_<RateRange>(m, "RateRange",
-                        "What keelson.Trainer.lr_range() has found, the same on all ranks. Lists have an entry for each "
-                        "step.")
+  nb::class_<RateRange>(
+      m, "RateRange",
+      "What keelson.Trainer.lr_range() has found, the same on all ranks. Lists have an entry for each "
+      "step.")
       .def_prop_ro(
           "learning_rates", [](const RateRange& r) { return column(r, &RatePoint::rate); }, "Of the steps, rising.")
       .def_prop_ro(

@@ -133,6 +133,10 @@ void put_settings(std::map<std::string, std::string>& config, const Optimizer& o
                                                         {"eta", "lars-eta"},
                                                         {"nvlamb", "nvlamb"},
                                                         {"adapt_vectors", "adapt-vectors"}};
+  // --momentum and --nesterov are not Muon's (apps/common/optimizer_options.cpp).
+  const auto has_option = [&](std::string_view name) {
+    return options.contains(name) && !(config.at("optimizer") == "muon" && (name == "momentum" || name == "nesterov"));
+  };
   const auto defaults = make_optimizer(config.at("optimizer"));
   const auto standard = defaults->settings();
   std::string others;
@@ -141,8 +145,8 @@ void put_settings(std::map<std::string, std::string>& config, const Optimizer& o
     const std::string text = settings[i].text();
     if (settings[i].name == "rate_in_momentum")
       config["lars-rate-outside"] = text == "true" ? "false" : "true";
-    else if (const auto option = options.find(settings[i].name); option != options.end())
-      config[option->second] = text;
+    else if (has_option(settings[i].name))
+      config[options.at(settings[i].name)] = text;
     else if (text != standard[i].text())
       others += fmt::format("{}{}={}", others.empty() ? "" : ",", settings[i].name, text);
   }
@@ -223,7 +227,8 @@ void bind_trainer(nb::module_& m) {
       "report: folder into which the first rank writes report.html and metrics.jsonl while it trains, as the programs "
       "do.\n"
       "A new run replaces these files, and a resumed one goes on in them.\n"
-      "noise_scale: > 0: every so many steps the noise scale of the gradient is measured (Step.noise_scale), up to which\n"
+      "noise_scale: > 0: every so many steps the noise scale of the gradient is measured (Step.noise_scale), up to "
+      "which\n"
       "larger batches pay. Needs several ranks or micro_batches; parameters stay the same, to the bit.\n\n"
       "run() trains to the end. Or `for step in trainer:` gives the results of each step, and validates and writes\n"
       "checkpoints between steps as run() does. step(batch) makes a step on the caller's arrays.")
@@ -314,7 +319,8 @@ void bind_trainer(nb::module_& m) {
            "to `most` in a geometric series, from the present parameters on and with an optimizer that begins anew. "
            "Parameters,\n"
            "optimizer and state of the training are afterwards as before. Returns a keelson.RateRange.\n"
-           "smoothing: part of the smoothed loss that a step takes over from the one before. stop_at: the search ends where "
+           "smoothing: part of the smoothed loss that a step takes over from the one before. stop_at: the search ends "
+           "where "
            "the\n"
            "smoothed loss is so many times the least one. report: path of an HTML page with the losses. Collective.")
       .def_prop_ro("epochs", &TrainerObject::epochs, "Passes over the training data in all.")

@@ -317,8 +317,8 @@ std::map<std::string, std::vector<float>> TrainerObject::gradients() {
 RateRange TrainerObject::lr_range(const RateRangeOptions& options, const std::filesystem::path& page) {
   if (reads_in_order(*training_))
     refuse(
-        "lr_range() with data that can be read in one order alone: it reads samples from the beginning, while the trainer "
-        "reads ahead. Give the trainer arrays or files");
+        "lr_range() with data that can be read in one order alone: it reads samples from the beginning, while the "
+        "trainer reads ahead. Give the trainer arrays or files");
   const Call call(*this);
   Trainer& t = get();
   t.wait();  // the search overwrites what steps under way read

@@ -15,7 +15,7 @@ class Rates(Case):
     """With a table of two classes."""
 
     program = Program("keelson-tabular")
-    small = ["--layers", 1, "--units", 16, "--batch", 16, "--lr", 0.01]
+    small = ["--layers", 1, "--units", 16, "--global-batch", 32, "--lr", 0.01]
 
     @classmethod
     def setUpClass(cls):
@@ -52,7 +52,7 @@ class Rates(Case):
         self.train("--epochs", 4, out=self.folder / "plain", ranks=2)
         self.assertEqual(self.parameters(self.folder / "plain"), self.parameters(self.out))
         self.assertNotIn("noise", (self.folder / "plain" / "metrics.jsonl").read_text())
-        self.train("--noise-scale", 2, "--epochs", 4, "--batch", 32, "--micro-batches", 2, out=self.folder / "one")
+        self.train("--noise-scale", 2, "--epochs", 4, "--micro-batches", 2, out=self.folder / "one")
         for a, b in zip(self.noise(self.folder / "one"), noise):
             for x, y in zip(a, b):
                 self.assertTrue(math.isclose(x, y, rel_tol=0.01), (a, b))
@@ -74,8 +74,8 @@ class Rates(Case):
         found = []
         for ranks in (1, 2):
             out = self.folder / f"on{ranks}"
-            text = self.succeed("lr-range", "--data", self.data, "--out", out, "--layers", 1, "--units", 16, "--global-batch", 32,
-                                "--optimizer", "sgd", "--lr-max", 1e4, "--steps", 60, ranks=ranks)
+            text = self.succeed("lr-range", "--data", self.data, "--out", out, *self.small, "--optimizer", "sgd",
+                                "--lr-max", 1e4, "--steps", 60, ranks=ranks)
             self.assertRegex(text, r"suggested: --lr \S+, where the smoothed loss falls fastest")
             self.assertRegex(text, r"training diverged at")
             self.assertEqual(sorted(p.name for p in out.iterdir()), ["lr-range.csv", "lr-range.html"])

@@ -69,8 +69,8 @@ void declare_more(TrainOptions& o, app::Subcommand& v) { app::declare_training_f
 }  // namespace
 
 void define_train(app::CommandLine& line) {
-  app::define_train_subcommands(line, "Train a network on images with classes", std::make_shared<TrainOptions>(), &train,
-                                &declare_more);
+  app::define_train_subcommands(line, "Train a network on images with classes", std::make_shared<TrainOptions>(),
+                                &train, &declare_more);
 }
 
 }  // namespace keelson::digits

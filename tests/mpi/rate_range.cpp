@@ -27,7 +27,8 @@ TEST_F(RateRangeMpiTest, AllRanksFindTheSame) {
   for (const RatePoint& p : found.points) losses += fmt::format("{} ", p.loss);
   compare_values(world(), {{"losses", losses}}, "searches");
   ASSERT_GT(found.points.size(), 10u);
-  for (std::size_t i = 0; i < 10; ++i) EXPECT_NEAR(found.points[i].loss, alone.points[i].loss, 1e-4 * alone.points[i].loss);
+  for (std::size_t i = 0; i < 10; ++i)
+    EXPECT_NEAR(found.points[i].loss, alone.points[i].loss, 1e-4 * alone.points[i].loss);
 }
 
 }  // namespace

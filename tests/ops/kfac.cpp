@@ -12,14 +12,7 @@
 namespace keelson::testing {
 namespace {
 
-/// The array of a packed upper triangle of n rows as a symmetric matrix.
-Array unpacked(const Array& packed, std::int64_t n) {
-  Array m({n, n});
-  std::int64_t next = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = i; j < n; ++j) m[i * n + j] = m[j * n + i] = packed[next++];
-  return m;
-}
+/// The upper triangle of a symmetric matrix, row after row.
 Array packed_triangle(const Array& m) {
   const std::int64_t n = m.shape[0];
   Array packed({ops::triangle_size(n)});

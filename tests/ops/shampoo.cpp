@@ -42,7 +42,8 @@ class InverseRootsTest : public CaseTest<RootCase> {
     Array a({n, n});
     const std::int64_t terms = c().condition == 0 ? 1 : n;
     for (std::int64_t k = 0; k < terms; ++k) {
-      const double weight = n == 1 || terms == 1 ? 1 : std::pow(c().condition, -static_cast<double>(k) / static_cast<double>(n - 1));
+      const double weight =
+          n == 1 || terms == 1 ? 1 : std::pow(c().condition, -static_cast<double>(k) / static_cast<double>(n - 1));
       for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j < n; ++j) a[i * n + j] += weight * q[k * n + i] * q[k * n + j];
     }
@@ -65,11 +66,15 @@ TEST_P(InverseRootsTest, MatchJacobisMethod) {
   for (std::int64_t i = 0; i < n; ++i)
     for (std::int64_t j = 0; j < n; ++j)
       stack[(room + i) * room + j] = j <= i ? a[i * n + j] : 1e9;  // the upper triangle is not read
-  const auto srcs = std::vector{put(ctx(), stack, Layout::plain(stack.shape)), put(ctx(), oracle::reshape(b, {1, n, n}), Layout::plain({1, n, n}))};
-  const auto dsts = std::vector{put(ctx(), Array(stack.shape, 5), Layout::plain(stack.shape)), put(ctx(), Array({1, n, n}, 5), Layout::plain({1, n, n}))};
+  const auto srcs = std::vector{put(ctx(), stack, Layout::plain(stack.shape)),
+                                put(ctx(), oracle::reshape(b, {1, n, n}), Layout::plain({1, n, n}))};
+  const auto dsts = std::vector{put(ctx(), Array(stack.shape, 5), Layout::plain(stack.shape)),
+                                put(ctx(), Array({1, n, n}, 5), Layout::plain({1, n, n}))};
   const std::uint64_t step = 9;
   const auto bytes = static_cast<std::int64_t>(op->scratch_bytes(ops::Verb::forward));
-  run_forward(c().name, *op, {put_step_params(ctx(), {.step = step}), srcs, dsts, ctx().allocate(TensorDesc::plain({bytes}, DType::u8), "scratch")});
+  run_forward(c().name, *op,
+              {put_step_params(ctx(), {.step = step}), srcs, dsts,
+               ctx().allocate(TensorDesc::plain({bytes}, DType::u8), "scratch")});
   const double correction = c().decay < 1 ? 1 - std::pow(static_cast<double>(c().decay), 10.0) : 1;
   const auto expect_root = [&](const Array& of, const Array& got, const std::string& what) {
     Array corrected = of;
@@ -113,7 +118,8 @@ TEST_P(ShampooOpsTest, RootsOfNansAndZeros) {
   stack[5] = std::numeric_limits<double>::quiet_NaN();
   const Tensor src = put(ctx(), stack, Layout::plain(stack.shape)), dst = put(ctx(), stack, Layout::plain(stack.shape));
   const auto bytes = static_cast<std::int64_t>(op->scratch_bytes(ops::Verb::forward));
-  op->forward({put_step_params(ctx(), {}), {src}, {dst}, ctx().allocate(TensorDesc::plain({bytes}, DType::u8), "scratch")});
+  op->forward(
+      {put_step_params(ctx(), {}), {src}, {dst}, ctx().allocate(TensorDesc::plain({bytes}, DType::u8), "scratch")});
   const Array got = get(ctx(), dst);
   for (std::int64_t i = 0; i < n * n; ++i) {
     EXPECT_TRUE(std::isnan(got[i]));
@@ -148,13 +154,15 @@ TEST_P(ShampooOpsTest, GraftsMatchTheirFormulas) {
     if (!op) return;
     const bool has_state = method == Graft::adagrad || method == Graft::adam;
     Array v(shape);
-    const Tensor held = put(ctx(), v, plain), x = put(ctx(), Array(shape, 9), plain), u = put(ctx(), Array(shape, 9), plain);
+    const Tensor held = put(ctx(), v, plain), x = put(ctx(), Array(shape, 9), plain),
+                 u = put(ctx(), Array(shape, 9), plain);
     for (std::uint64_t step = 0; step < 3; ++step) {
       const Array g = oracle::random_uniform(shape, fmt::format("g{}", step));
       const double squares = 256.0 * 16, factor = 0.5 / 16;  // unscaled by 4, the norm is 16, and is clipped to 0.5
       const int skip = step == 1 ? 1 : 0;
-      op->forward({put_step_params(ctx(), {.step = step}), put(ctx(), g, plain), put_f64(ctx(), Array(Shape{1}, squares)),
-                   has_state ? held : Tensor(), x, u, put_loss_scale(ctx(), {.unscale = 0.25f, .skip = skip})});
+      op->forward({put_step_params(ctx(), {.step = step}), put(ctx(), g, plain),
+                   put_f64(ctx(), Array(Shape{1}, squares)), has_state ? held : Tensor(), x, u,
+                   put_loss_scale(ctx(), {.unscale = 0.25f, .skip = skip})});
       Array want_x(shape), want_u(shape);
       for (std::int64_t i = 0; i < g.elements() && skip == 0; ++i) {
         want_x[i] = want_u[i] = g[i] * 0.25 * factor;
@@ -176,7 +184,8 @@ TEST_P(ShampooOpsTest, StepsMatchTheirFormula) {
   const auto plain = Layout::plain(shape);
   for (const bool with_means : {false, true})
     for (const bool grafted : {false, true}) {
-      const ops::ShampooStepDesc d{TensorDesc::plain(shape), with_means ? 0.8f : 0, with_means ? 0.5f : 0, 0.01f, 0.5f, 1};
+      const ops::ShampooStepDesc d{
+          TensorDesc::plain(shape), with_means ? 0.8f : 0, with_means ? 0.5f : 0, 0.01f, 0.5f, 1};
       const auto op = make(d);
       if (!op) return;
       Array w = oracle::random_uniform(shape, "w"), m(shape), buffer(shape);
@@ -192,7 +201,8 @@ TEST_P(ShampooOpsTest, StepsMatchTheirFormula) {
                      with_means ? held_m : Tensor(), with_means ? held_buffer : Tensor(),
                      put_loss_scale(ctx(), {.skip = skip})});
         for (std::int64_t i = 0; i < w.elements() && skip == 0; ++i) {
-          double u = step == 0 || (grafted && step == 2) ? graft[i] : direction[i] * (grafted ? std::sqrt(wanted / squares) : 1);
+          double u = step == 0 || (grafted && step == 2) ? graft[i]
+                                                         : direction[i] * (grafted ? std::sqrt(wanted / squares) : 1);
           if (with_means) {
             m[i] = 0.8 * m[i] + 0.2 * u;
             u = buffer[i] = 0.5 * buffer[i] + m[i] / (1 - std::pow(0.8, static_cast<double>(step) + 1));
@@ -207,8 +217,8 @@ TEST_P(ShampooOpsTest, StepsMatchTheirFormula) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(Shampoo, ShampooOpsTest, ::testing::ValuesIn(on_every_context<ShampooCase>({{"ops", "of a step"}})),
-                         CaseName());
+INSTANTIATE_TEST_SUITE_P(Shampoo, ShampooOpsTest,
+                         ::testing::ValuesIn(on_every_context<ShampooCase>({{"ops", "of a step"}})), CaseName());
 
 }  // namespace
 }  // namespace keelson::testing

@@ -104,8 +104,7 @@ void shampoo(ShampooState& s, const Array& g, const ShampooSettings& o, std::uin
   for (int i = 0; i < g.shape.rank(); ++i) {
     Array& factor = s.factors[static_cast<std::size_t>(i)];
     const Array term = gram(g, i);
-    for (std::int64_t e = 0; e < factor.elements(); ++e)
-      factor[e] = o.beta2 * factor[e] + share(o.beta2) * term[e];
+    for (std::int64_t e = 0; e < factor.elements(); ++e) factor[e] = o.beta2 * factor[e] + share(o.beta2) * term[e];
     Array& root = s.roots[static_cast<std::size_t>(i)];
     if (step >= o.start && (step - o.start) % o.period == 0) {
       Array corrected = factor;

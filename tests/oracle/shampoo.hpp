@@ -5,11 +5,12 @@
 #include "engine/ops/shampoo.hpp"
 #include "tests/oracle/array.hpp"
 
-/// Shampoo once more (shampoo.cpp): f64, serial, from the formulas in engine/ops/shampoo.hpp and engine/optim/shampoo.hpp.
+/// Shampoo once more (shampoo.cpp): f64, serial, from the formulas in engine/ops/shampoo.hpp and
+/// engine/optim/shampoo.hpp.
 namespace keelson::oracle {
 
-/// (matrix + epsilon I)^(-1 / root) of a symmetric matrix (n, n), by Jacobi's rotations. Eigenvalues below `floor` times
-/// the largest one count as that.
+/// (matrix + epsilon I)^(-1 / root) of a symmetric matrix (n, n), by Jacobi's rotations. Eigenvalues below `floor`
+/// times the largest one count as that.
 Array inverse_root(const Array& matrix, double epsilon, int root, double floor = 0x1p-24);
 
 /// g g^T, where g is the array as a matrix with a row for each index of the dimension.

@@ -59,10 +59,12 @@ int Tape::transposed_conv(int x, const std::string& name, ops::TransposedConvPar
 
 int Tape::dense(int x, const std::string& name, const std::string& weights_of) {
   const std::string weights = (weights_of.empty() ? name : weights_of) + "/weights";
-  const Array &w = parameters_.at(weights), &b = parameters_.at(name + "/bias");
-  return record(dense_forward(values_[x], w, b, {}), {x}, [=, this, &w](const Array& diff) {
+  const Array& w = parameters_.at(weights);
+  const ops::DenseParams p{.bias = parameters_.contains(name + "/bias")};
+  const Array b = p.bias ? parameters_.at(name + "/bias") : Array();
+  return record(dense_forward(values_[x], w, b, p), {x}, [=, this, &w](const Array& diff) {
     add_gradient(weights, dense_backward_weights(values_[x], diff));
-    add_gradient(name + "/bias", backward_bias(diff));
+    if (p.bias) add_gradient(name + "/bias", backward_bias(diff));
     return std::vector<Array>{dense_backward_data(diff, w)};
   });
 }

@@ -91,7 +91,10 @@ OptimizerState update(OptimizerState s, Array diff, const ops::UpdateParams& p, 
         break;
       }
       case ops::UpdateKind::schedule_free: {  // z itself is the state of the paper
-        const double b1 = p.beta1, b2 = p.beta2, c = now.averaging_weight > 0 ? now.averaging_weight : 1 / t;
+        const double b1 = p.beta1, b2 = p.beta2,
+                     c = now.averaging_weight > 0 ? now.averaging_weight
+                         : lr > 0                 ? 1 / t
+                                                  : 0;
         const double y = w[i] + s.moment1[i], z = w[i] + s.moment1[i] / (1 - b1);
         s.moment2[i] = b2 * s.moment2[i] + (1 - b2) * g * g;
         const double u = g / (std::sqrt(s.moment2[i] / (1 - std::pow(b2, t))) + p.epsilon) + p.decoupled_decay * y;

@@ -248,14 +248,14 @@ TEST_P(KfacTest, ShortBatchesAreThoseOfTheirSamples) {
   for (const auto& [name, values] : two) EXPECT_TRUE(close(five.at(name), values, name, {1e-4, 1e-4}));
 }
 
-/// With all positions the factors are those of the formula; with few they are near. Positions differ from step to step.
+/// A few positions make a factor that is right on average, since they differ from step to step.
 TEST_P(KfacTest, FewPositionsMakeFactorsThatAreNear) {
   const Graph graph = images();
   const auto factor = [&](std::int32_t positions, int steps) {
     Kfac o;
     o.factor_positions = positions;
     o.factor_update_steps = 1;
-    o.factor_decay = 0.99f;
+    o.factor_decay = 0.95f;
     Parameters parameters(graph, ctx(), 1);
     Executor executor(graph, parameters, {.batch = batch, .optimizer = &o});
     set_input(ctx(), executor, "x", oracle::random_uniform({batch, 3, 8, 8}, "x"));
@@ -267,11 +267,10 @@ TEST_P(KfacTest, FewPositionsMakeFactorsThatAreNear) {
     }
     return state_of(parameters, o, "conv1/weights", "a_factor");
   };
-  const Array all = factor(0, 1), few = factor(16, 1), later = factor(16, 2);
-  EXPECT_NE(few.data, later.data);
-  EXPECT_LT(relative_error(few, all), 0.3);
-  EXPECT_GT(relative_error(few, all), 1e-4);
-  EXPECT_EQ(few[few.elements() - 1], all[all.elements() - 1]) << "the number of positions";
+  const Array all = factor(0, 1), few = factor(16, 1), mean = factor(16, 60);
+  EXPECT_GT(relative_error(few, all), 0.1);
+  EXPECT_LT(relative_error(mean, all), 0.25);
+  EXPECT_NEAR(few[few.elements() - 1], all[all.elements() - 1], 1e-4) << "the number of positions";
 }
 
 TEST_P(KfacTest, ObservesInItsStepsAlone) {
@@ -309,7 +308,7 @@ TEST_P(KfacTest, LeavesOtherLayersPlain) {
   const Executor executor(g, parameters, {.batch = 2, .optimizer = &o});
   const int a = number_of(o, "a_factor");
   for (const auto& p : parameters.all()) {
-    const bool observed = p.name == "hidden/weights" || p.name == "lstm_input/weights";
+    const bool observed = p.name == "hidden/weights" || p.name.ends_with("_input/weights");
     EXPECT_EQ(p.has(a), observed) << p.name;
   }
   Kfac few;
@@ -381,7 +380,7 @@ TEST_P(KfacTest, RefusesWhatItCannotDo) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   };
   Graph wide;
-  mse(dense(wide.input("x", {8192}), 1, "out"), wide.input("y", {1}));
+  mse(dense(wide.input("x", {8193}), 1, "out"), wide.input("y", {1}));
   Kfac o;
   expect(refusal(wide, o), "plain_above");
   o.plain_above = 8192;

@@ -30,7 +30,8 @@ struct KroneckerCase {
 };
 
 std::vector<KroneckerCase> kronecker_cases() {
-  return {{{1}, 8}, {{5}, 8}, {{7}, 3}, {{4, 6}, 8}, {{1, 6}, 8}, {{7, 5}, 3}, {{4, 3, 5}, 8}, {{5, 4, 3}, 2}, {{2, 3, 2, 4}, 8}, {{3, 4, 2, 3, 2}, 2}};
+  return {{{1}, 8},    {{5}, 8},       {{7}, 3},       {{4, 6}, 8},       {{1, 6}, 8},
+          {{7, 5}, 3}, {{4, 3, 5}, 8}, {{5, 4, 3}, 2}, {{2, 3, 2, 4}, 8}, {{3, 4, 2, 3, 2}, 2}};
 }
 
 class KroneckerTest : public ::testing::TestWithParam<std::string> {
@@ -62,7 +63,8 @@ TEST_P(KroneckerTest, FactorsAddUpProducts) {
       const Shape shape = blocks.factors(dim);
       const Array before = oracle::random_uniform(shape, "before");
       const Tensor held = put(ctx(), before, Layout::plain(shape));
-      op.forward({put(ctx(), g, Layout::plain(c.shape)), held, Tensor(), scratch(op.scratch_bytes(ops::Verb::forward))});
+      op.forward(
+          {put(ctx(), g, Layout::plain(c.shape)), held, Tensor(), scratch(op.scratch_bytes(ops::Verb::forward))});
       Array want = before;
       for (std::int64_t b = 0; b < blocks.count(); ++b) {
         Array part(blocks.extents(b));
@@ -76,7 +78,8 @@ TEST_P(KroneckerTest, FactorsAddUpProducts) {
             v = 0.75 * v + 0.25 * term[i * n + j];
           }
       }
-      EXPECT_TRUE(close(get(ctx(), held), want, fmt::format("{} by {}, dimension {}", to_string(c.shape), c.most, dim)));
+      EXPECT_TRUE(
+          close(get(ctx(), held), want, fmt::format("{} by {}, dimension {}", to_string(c.shape), c.most, dim)));
     }
   }
 }

@@ -73,9 +73,12 @@ struct Reference {
   Array original, grafted;  ///< results
 };
 Reference reference_weights() {
-  Reference r{.start = {{2, 3}, {.1, -.2, .3, -.4, .5, -.6}},
-              .original = {{2, 3}, {.155951852516, -.150681571955, .297341868272, -.368079826508, .502460822806, -.629260997019}},
-              .grafted = {{2, 3}, {.119998651506, -.178665293741, .303055730467, -.389191534228, .496243612524, -.614867635402}}};
+  Reference r{
+      .start = {{2, 3}, {.1, -.2, .3, -.4, .5, -.6}},
+      .original = {{2, 3},
+                   {.155951852516, -.150681571955, .297341868272, -.368079826508, .502460822806, -.629260997019}},
+      .grafted = {{2, 3},
+                  {.119998651506, -.178665293741, .303055730467, -.389191534228, .496243612524, -.614867635402}}};
   for (int t = 1; t <= 3; ++t) {
     Array& g = r.gradients.emplace_back(r.start.shape);
     for (int i = 0; i < 6; ++i) g[i] = std::sin(1.0 + i + 2 * t);
@@ -173,8 +176,14 @@ Graph layers_of_all_kinds() {
 TEST_P(ShampooTest, MatchesTheOracleInANetwork) {
   for (const auto method : {ops::Graft::none, ops::Graft::sgd, ops::Graft::adagrad, ops::Graft::adam})
     for (const bool merges : {false, true}) {
-      const oracle::ShampooSettings settings{.beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-3, .momentum = 0.5, .decay = 0.01,
-                                             .grafting = method, .period = 3, .start = 1};
+      const oracle::ShampooSettings settings{.beta1 = 0.9,
+                                             .beta2 = 0.95,
+                                             .epsilon = 1e-3,
+                                             .momentum = 0.5,
+                                             .decay = 0.01,
+                                             .grafting = method,
+                                             .period = 3,
+                                             .start = 1};
       Shampoo optimizer = shampoo_of(settings);
       optimizer.use_merge_dims = merges;
       optimizer.clip_norm = 0.5f;
@@ -183,8 +192,7 @@ TEST_P(ShampooTest, MatchesTheOracleInANetwork) {
       Executor executor(g, parameters, {.batch = 2, .optimizer = &optimizer});
       std::map<std::string, oracle::ShampooState> states;
       const auto merged = [&](const Parameter& p) { return merges ? merge_small_dims(p.shape, 1024) : p.shape; };
-      for (const auto& p : parameters.all())
-        states.emplace(p.name, as_array(merged(p), parameters.get(p)));
+      for (const auto& p : parameters.all()) states.emplace(p.name, as_array(merged(p), parameters.get(p)));
       for (std::uint64_t step = 0; step < 6; ++step) {
         set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 6, 6}, fmt::format("x{}", step)));
         set_input(ctx(), executor, "y", oracle::random_uniform({2, 2}, fmt::format("y{}", step), 3, 5));
@@ -203,7 +211,8 @@ TEST_P(ShampooTest, MatchesTheOracleInANetwork) {
           oracle::ShampooState& s = states.at(p.name);
           s.param = as_array(s.param.shape, floats(s.param));
           oracle::shampoo(s, gradients[p.name], settings, step, 0.01);
-          const auto what = fmt::format("{} after step {} with {}, merged {}", p.name, step, ops::to_string(method), merges);
+          const auto what =
+              fmt::format("{} after step {} with {}, merged {}", p.name, step, ops::to_string(method), merges);
           EXPECT_TRUE(close(as_array(s.param.shape, parameters.get(p)), s.param, what, {2e-5, 2e-5}));
         }
       }
@@ -285,6 +294,7 @@ TEST(ShampooSettings, AreChecked) {
   expect(refusal([](Shampoo& o) { o.beta1 = 1; }), "beta1");
   expect(refusal([](Shampoo& o) { o.precondition_frequency = 0; }), "precondition_frequency");
   expect(refusal([](Shampoo& o) { o.max_preconditioner_dim = 100000; }), "1 to 8192");
+  expect(refusal([](Shampoo& o) { o.max_preconditioner_dim = 0; }), "1 to 8192");
 }
 
 }  // namespace

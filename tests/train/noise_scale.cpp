@@ -59,7 +59,7 @@ struct NoiseOracle final : TrainObserver {
     queued.push_back({gradient, noise});
     if (b.count % size != 0) return;
     const auto n = static_cast<double>(b.count / size), part = count / n;  // equal parts: as the paper has it
-    const double mean = n * parts;                                        // of |G_b|^2
+    const double mean = n * parts;                                         // of |G_b|^2
     EXPECT_NEAR(gradient, (count * whole - part * mean) / (count - part), 1e-9 * std::abs(whole));
     EXPECT_NEAR(noise, (mean - whole) / (1 / part - 1 / count), 1e-9 * std::abs(noise));
   }
@@ -89,7 +89,9 @@ struct NoiseOracle final : TrainObserver {
 
 struct Linear {
   explicit Linear(TrainerOptions o, std::int64_t samples = 4090, Context& where = context(network_contexts().back()))
-      : graph(linear_network()), parameters(graph, where, o.seed), training(samples),
+      : graph(linear_network()),
+        parameters(graph, where, o.seed),
+        training(samples),
         trainer(graph, parameters, training, nullptr, nullptr, std::move(o)) {}
   Graph graph;
   Parameters parameters;

@@ -66,8 +66,7 @@ TEST(RateRange, EndsWhereStepsBecomeUnstable) {
     for (std::size_t i = 1; i < range.points.size(); ++i) {
       EXPECT_NEAR(range.points[i].rate / range.points[i - 1].rate, factor, 1e-4);
       const double shrinks = 1 - 2 * range.points[i - 1].rate;
-      EXPECT_NEAR(range.points[i].loss, range.points[i - 1].loss * shrinks * shrinks,
-                  1e-4 * range.points[i - 1].loss);
+      EXPECT_NEAR(range.points[i].loss, range.points[i - 1].loss * shrinks * shrinks, 1e-4 * range.points[i - 1].loss);
     }
     EXPECT_EQ(parameters.get(parameters.all()[0]), std::vector<float>{1});
   }

@@ -53,8 +53,8 @@ double rate_of(const Json& j) {
 }
 
 StepRecord step_of(const Json& j) {
-  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"), rate_of(j), split_of(j),
-          noise_of(j)};
+  return {j.at("step"), number(j, "epoch"), number(j, "loss"), number(j, "learning_rate"),
+          rate_of(j),   split_of(j),        noise_of(j)};
 }
 
 EpochRecord epoch_of(const Json& j) {

@@ -48,9 +48,11 @@ std::string render_rates(const RateRange& range, const std::string& title, const
   out += "<meta name='viewport' content='width=device-width,initial-scale=1'><title>" + escape(title) + "</title>";
   out += std::string("<style>") + report_style + "</style></head><body><main>";
   out += "<h1>" + escape(title) + "</h1><p class='sub'>" + escape(subtitle) + "</p>";
-  out += "<div class='card'>" + svg(rate_plot(range)) + "</div><p class='note'>" + escape(describe_rates(range)) + "</p>";
-  out += "<h2>Steps</h2><div class='card'><table class='narrow'><tr><th class='n'>step</th><th class='n'>learning "
-         "rate</th><th class='n'>loss</th><th class='n'>smoothed loss</th></tr>";
+  out +=
+      "<div class='card'>" + svg(rate_plot(range)) + "</div><p class='note'>" + escape(describe_rates(range)) + "</p>";
+  out +=
+      "<h2>Steps</h2><div class='card'><table class='narrow'><tr><th class='n'>step</th><th class='n'>learning "
+      "rate</th><th class='n'>loss</th><th class='n'>smoothed loss</th></tr>";
   for (std::size_t i = 0; i < range.points.size(); ++i) {
     const RatePoint& p = range.points[i];
     out += fmt::format(

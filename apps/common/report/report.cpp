@@ -245,8 +245,8 @@ std::string plan_table(const ReportInput& in) {
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td class='n'>{}</td><td "
         "class='n'>{}</td><td class='n'>{}</td>"
         "<td class='n'>{}</td></tr>",
-        escape(r.phase), escape(r.node), escape(r.op_with_period()), escape(r.backend), escape(r.kernel), escape(r.layout),
-        cell(r.gflop), cell(r.megabytes), cell(r.milliseconds),
+        escape(r.phase), escape(r.node), escape(r.op_with_period()), escape(r.backend), escape(r.kernel),
+        escape(r.layout), cell(r.gflop), cell(r.megabytes), cell(r.milliseconds),
         r.milliseconds > 0 ? cell(r.gflop / r.milliseconds * 1000) : "");
   }
   return fmt::format(

@@ -20,8 +20,8 @@ struct ReportInput {
   std::string status;    ///< "running", "all epochs done", ...
   History history;
   std::shared_ptr<const Metric> metric;
-  double target = 0;  ///< > 0: drawn into the metric's plot
-  SampleUnit unit;    ///< of losses and rates
+  double target = 0;       ///< > 0: drawn into the metric's plot
+  SampleUnit unit;         ///< of losses and rates
   std::int64_t batch = 0;  ///< samples of a step, of all ranks together; for the plot of the noise scale
 
   /// One target in the last validation. Predictions are in the user's units; they may cover only some of the samples.

@@ -11,13 +11,14 @@
 
 namespace keelson::kokkos {
 
-/// Symmetric matrices that the threads of a CPU share out. LAPACK works in one thread, so results do not depend on the
-/// number of threads.
+/// Symmetric matrices that the threads of a CPU share out, if LAPACK is for several threads. LAPACK works in one
+/// thread, so results do not depend on the number of threads.
 class MatrixShares {
  public:
   /// `rows`: of each matrix. The largest matrix first, each goes to the thread with the least work.
   explicit MatrixShares(const std::vector<std::int64_t>& rows) {
-    const auto threads = static_cast<std::size_t>(std::max(1, current_instance().concurrency()));
+    const int most = lapack::takes_several_threads() ? current_instance().concurrency() : 1;
+    const auto threads = static_cast<std::size_t>(std::max(1, most));
     shares_.resize(std::clamp<std::size_t>(rows.size(), 1, threads));
     std::vector<std::size_t> order(rows.size());
     std::iota(order.begin(), order.end(), std::size_t{0});

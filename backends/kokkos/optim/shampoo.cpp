@@ -104,7 +104,8 @@ struct DecayedSumBody {
   KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
     if (skips(loss_scale)) return;
     for (Index i = begin; i < end;) {
-      const Index row = i / columns, first = i - row * columns, last = (row + 1) * columns < end ? columns : end - row * columns;
+      const Index row = i / columns, first = i - row * columns,
+                  last = (row + 1) * columns < end ? columns : end - row * columns;
       const float* t = term + row * columns;
       float* s = sum + row * stride;
       KEELSON_INDEPENDENT_ITERATIONS
@@ -129,14 +130,13 @@ class KokkosGraftDirection : public GraftDirection {
     const auto& [step_params, diff, global_norm, exp_avg_sq, gradient, direction, loss_scale] = args;
     KEELSON_EXPECT(desc_.params.clip_norm <= 0 || global_norm);
     KEELSON_EXPECT(!desc_.params.has_state() || exp_avg_sq);
-    for_flat_elements(
-        "keelson::shampoo::graft", gradient.stored_elements(),
-        GraftDirectionBody{desc_.params, static_cast<const StepParams*>(step_params.raw()),
-                           static_cast<const LossScale*>(loss_scale.raw()),
-                           static_cast<const double*>(global_norm.raw()),
-                           global_norm ? static_cast<int>(global_norm.elements()) : 0, diff.data<float>(),
-                           desc_.params.has_state() ? exp_avg_sq.data<float>() : nullptr, gradient.data<float>(),
-                           direction.data<float>()});
+    for_flat_elements("keelson::shampoo::graft", gradient.stored_elements(),
+                      GraftDirectionBody{desc_.params, static_cast<const StepParams*>(step_params.raw()),
+                                         static_cast<const LossScale*>(loss_scale.raw()),
+                                         static_cast<const double*>(global_norm.raw()),
+                                         global_norm ? static_cast<int>(global_norm.elements()) : 0, diff.data<float>(),
+                                         desc_.params.has_state() ? exp_avg_sq.data<float>() : nullptr,
+                                         gradient.data<float>(), direction.data<float>()});
   }
 
  private:
@@ -159,14 +159,14 @@ class KokkosShampooStep : public ShampooStep {
     const auto& [step_params, direction, graft, norms, param, exp_avg, momentum_buffer, loss_scale] = args;
     KEELSON_EXPECT(desc_.beta1 <= 0 || exp_avg);
     KEELSON_EXPECT(desc_.momentum <= 0 || momentum_buffer);
-    for_flat_elements("keelson::shampoo::step", param.stored_elements(),
-                      ShampooStepBody{static_cast<const StepParams*>(step_params.raw()),
-                                      static_cast<const LossScale*>(loss_scale.raw()),
-                                      static_cast<const double*>(norms.raw()), desc_.beta1, desc_.momentum,
-                                      desc_.decoupled_decay, desc_.lr_multiplier, desc_.start, direction.data<float>(),
-                                      graft.data<float>(), param.data<float>(),
-                                      desc_.beta1 > 0 ? exp_avg.data<float>() : nullptr,
-                                      desc_.momentum > 0 ? momentum_buffer.data<float>() : nullptr});
+    for_flat_elements(
+        "keelson::shampoo::step", param.stored_elements(),
+        ShampooStepBody{static_cast<const StepParams*>(step_params.raw()),
+                        static_cast<const LossScale*>(loss_scale.raw()), static_cast<const double*>(norms.raw()),
+                        desc_.beta1, desc_.momentum, desc_.decoupled_decay, desc_.lr_multiplier, desc_.start,
+                        direction.data<float>(), graft.data<float>(), param.data<float>(),
+                        desc_.beta1 > 0 ? exp_avg.data<float>() : nullptr,
+                        desc_.momentum > 0 ? momentum_buffer.data<float>() : nullptr});
   }
 
  private:
@@ -186,11 +186,11 @@ class KokkosDecayedSum : public DecayedSum {
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [term, sum, loss_scale] = args;
     const Index columns = desc_.sum.shape[1];
-    for_each_block("keelson::decayed_sum", desc_.sum.elements(),
-                   DecayedSumBody{static_cast<const LossScale*>(loss_scale.raw()), term.data<float>(),
-                                  sum.data<float>(), columns,
-                                  desc_.sum.shape[0] > 1 ? desc_.sum.layout.strides()[0] : columns, desc_.decay,
-                                  desc_.decay < 1 ? 1 - desc_.decay : 1.0f});
+    for_each_block(
+        "keelson::decayed_sum", desc_.sum.elements(),
+        DecayedSumBody{static_cast<const LossScale*>(loss_scale.raw()), term.data<float>(), sum.data<float>(), columns,
+                       desc_.sum.shape[0] > 1 ? desc_.sum.layout.strides()[0] : columns, desc_.decay,
+                       desc_.decay < 1 ? 1 - desc_.decay : 1.0f});
   }
 
  private:
@@ -219,8 +219,7 @@ Expected<ShampooStep> make(const ShampooStepDesc& d) {
 
 Expected<DecayedSum> make(const DecayedSumDesc& d) {
   if (d.sum.dtype != DType::f32) return fmt::format("sum is {}, not f32", to_string(d.sum.dtype));
-  if (d.sum.shape.rank() != 2 || !d.sum.layout.is_strided() ||
-      (d.sum.shape[1] > 1 && d.sum.layout.strides()[1] != 1))
+  if (d.sum.shape.rank() != 2 || !d.sum.layout.is_strided() || (d.sum.shape[1] > 1 && d.sum.layout.strides()[1] != 1))
     return fmt::format("sum is {}, expected a matrix by rows", to_string(d.sum));
   return std::unique_ptr<DecayedSum>(std::make_unique<KokkosDecayedSum>(d));
 }

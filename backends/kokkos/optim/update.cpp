@@ -62,9 +62,9 @@ struct Step {
     c.local = static_cast<float>(rate_in_momentum ? rate * local : local);
     c.rate = static_cast<float>(rate_in_momentum ? 1.0 : rate);
     c.keep = static_cast<float>(1 - rate * p.decoupled_decay);
-    c.averaging = step_params->averaging_weight > 0
-                      ? step_params->averaging_weight
-                      : static_cast<float>(1 / (static_cast<double>(step_params->step) + 1));
+    c.averaging = step_params->averaging_weight;
+    if (c.averaging == 0 && step_params->learning_rate > 0)
+      c.averaging = static_cast<float>(1 / (static_cast<double>(step_params->step) + 1));
     if (p.kind == UpdateKind::adam || p.kind == UpdateKind::schedule_free) {
       c.correct1 = bias_correction(p.beta1, step_params->step);
       c.correct2 = bias_correction(p.beta2, step_params->step);

@@ -34,8 +34,8 @@ class CheckpointReader {
 
   /// Throws InputError for a checkpoint of another network (naming the first parameter that differs), of an optimizer
   /// with other moments, with other recurrent states than `states` (name and shape, of all ranks), or with damaged
-  /// data. Without `moments` those do not matter. Sets nothing, and `parameters` need no memory, but the shapes of their
-  /// moments (set_own_shapes(), where the optimizer has such).
+  /// data. Without `moments` those do not matter. Sets nothing, and `parameters` need no memory, but the shapes of
+  /// their moments (set_own_shapes(), where the optimizer has such).
   void check(const std::string& network, const Parameters& parameters,
              const std::optional<std::vector<std::string>>& moments,
              const std::map<std::string, Shape>& states = {}) const;

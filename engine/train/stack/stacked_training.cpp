@@ -10,6 +10,7 @@
 #include "engine/base/activity.hpp"
 #include "engine/base/error.hpp"
 #include "engine/graph/topology.hpp"
+#include "engine/plan/update_rule.hpp"
 #include "engine/train/stack/detail/block_source.hpp"
 #include "engine/train/stack/detail/stack_worker.hpp"
 #include "engine/train/training_checks.hpp"
@@ -75,6 +76,7 @@ struct StackedTraining::Impl {
     for (std::size_t i = 0; i < given.size(); ++i) {
       require_member(given[i], i, training);
       auto& m = *members.emplace_back(std::make_unique<MemberState>(context, std::move(given[i])));
+      set_own_shapes(m.parameters, *m.member.optimizer);  // a checkpoint may be loaded before there is a plan
       m.record.state = first_state_of(m.member, training, options);
       m.record.done = m.member.epochs == 0;
       const auto& metrics = m.member.metrics;
