@@ -240,7 +240,7 @@ void Kfac::append_directions(UpdateBuilder& b, std::vector<Work>& all, BufferId 
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Work& w = all[i];
     const std::string& node = w.weights->name;
-    const TensorDesc& matrix = b.desc(w.direction);
+    const TensorDesc matrix = b.desc(w.direction);
     const BufferId clipped = b.new_buffer(node + "/clipped", matrix);
     b.call<ops::KlClip, ops::KlClip::Forward>(
         node, "kl clip", b.make(ops::KlClipDesc{matrix, static_cast<std::int64_t>(i), kl_clip, clip_norm}),

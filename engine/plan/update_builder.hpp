@@ -85,8 +85,8 @@ class UpdateBuilder {
   /// exact. The arrays become parts of one, which travels in one message. `what` names it in reports. Runs in line: it
   /// begins and ends here.
   void sum_parts(const std::vector<BufferId>& arrays, const std::string& what, const Every& every = {});
-  /// Shape, dtype and layout of a buffer.
-  const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
+  /// Shape, dtype and layout of a buffer. By value: later buffers move the program's list of buffers.
+  TensorDesc desc(BufferId b) const { return build_.program.buffer(b).desc; }
   /// Makes a primitive. Throws InputError if no backend supports the description.
   template <class Desc>
   std::shared_ptr<typename Desc::Op> make(const Desc& desc) {
