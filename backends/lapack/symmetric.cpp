@@ -24,29 +24,8 @@ namespace keelson::lapack {
 
 namespace {
 
-/// f32 rounds by this part of a number.
-constexpr double f32_rounding = 0x1p-24;
-
 std::size_t work_doubles(std::int64_t n) { return static_cast<std::size_t>(1 + 6 * n + 2 * n * n); }
 std::size_t work_integers(std::int64_t n) { return static_cast<std::size_t>(3 + 5 * n); }
-
-/// `a`: scale src, both triangles. Returns whether all values are finite.
-bool take_lower_triangle(const Matrix& m, double scale, double* a) {
-  bool finite = true;
-  for (std::int64_t i = 0; i < m.n; ++i)
-    for (std::int64_t j = 0; j <= i; ++j) {
-      const double v = scale * static_cast<double>(m.src[i * m.stride + j]);
-      finite = finite && std::isfinite(v);
-      a[i * m.n + j] = a[j * m.n + i] = v;
-    }
-  return finite;
-}
-
-void fill_with_nan(const Matrix& m, std::int64_t rows) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    std::fill_n(m.dst + i * m.stride, m.n, std::numeric_limits<float>::quiet_NaN());
-}
-void fill_with_nan(const Matrix& m) { fill_with_nan(m, m.n); }
 
 template <class F>
 F* loaded(const char* name) {
@@ -115,6 +94,27 @@ bool available() { return true; }
 
 namespace {
 
+/// f32 rounds by this part of a number.
+constexpr double f32_rounding = 0x1p-24;
+
+/// `a`: scale src, both triangles. Returns whether all values are finite.
+bool take_lower_triangle(const Matrix& m, double scale, double* a) {
+  bool finite = true;
+  for (std::int64_t i = 0; i < m.n; ++i)
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const double v = scale * static_cast<double>(m.src[i * m.stride + j]);
+      finite = finite && std::isfinite(v);
+      a[i * m.n + j] = a[j * m.n + i] = v;
+    }
+  return finite;
+}
+
+void fill_with_nan(const Matrix& m, std::int64_t rows) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    std::fill_n(m.dst + i * m.stride, m.n, std::numeric_limits<float>::quiet_NaN());
+}
+void fill_with_nan(const Matrix& m) { fill_with_nan(m, m.n); }
+
 /// a: scale src, and then the eigenvectors, one after the other; values: the eigenvalues, which rise. Returns whether
 /// there are any.
 bool decompose(const Matrix& m, double scale, double* a, double* values, double* work) {
@@ -178,10 +178,7 @@ void inverse(const Matrix& m, double epsilon, double* scratch) {
 
 bool available() { return false; }
 
-void inverse_root(const Matrix& m, double, double, int, double*) {
-  fill_with_nan(m);
-  fail("this build has no LAPACK");
-}
+void inverse_root(const Matrix&, double, double, int, double*) { fail("this build has no LAPACK"); }
 void eigenvectors(const Matrix& m, double* scratch) { inverse_root(m, 1, 0, 1, scratch); }
 void inverse(const Matrix& m, double epsilon, double* scratch) { inverse_root(m, 1, epsilon, 1, scratch); }
 

@@ -60,7 +60,8 @@ class Context {
   ops::Expected<typename Desc::Op> make_by_first(const Desc& desc) {
     std::string reasons;
     auto made = first_to_make(desc, reasons);
-    if (made) return made;
+    // Not `return made`: nvcc copies what it has to convert.
+    if (made) return ops::Expected<typename Desc::Op>(std::move(made));
     return reasons;
   }
 
