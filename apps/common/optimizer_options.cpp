@@ -89,24 +89,6 @@ void check_settings(const OptimizerOptions& o) {
   make_optimizer(o);
 }
 
-/// The settings of --optimizer-options, NAME=VALUE,...
-void read_settings(Optimizer& optimizer, const OptimizerOptions& o) {
-  const auto settings = optimizer.settings();
-  std::istringstream words(o.optimizer_options);
-  for (std::string word; std::getline(words, word, ',');) {
-    const auto sign = word.find('=');
-    const auto found =
-        std::ranges::find_if(settings, [&](const OptimizerSetting& s) { return s.name == word.substr(0, sign); });
-    if (sign == std::string::npos || found == settings.end()) {
-      std::vector<std::string_view> names;
-      for (const OptimizerSetting& s : settings) names.push_back(s.name);
-      refuse("--optimizer-options has '{}'; expected NAME=VALUE, where NAME is a setting of {}: {}", word, o.optimizer,
-             fmt::join(names, ", "));
-    }
-    found->read(word.substr(sign + 1));
-  }
-}
-
 }  // namespace
 
 void declare(OptimizerOptions& o, Subcommand& v) {
@@ -210,7 +192,7 @@ std::shared_ptr<Optimizer> make_optimizer(const OptimizerOptions& o) {
   for (const OptimizerSetting& s : made->settings())
     if (const auto found = values.find(s.name); found != values.end() && has_setting(o.optimizer, s.name))
       s.read(found->second);
-  read_settings(*made, o);
+  read_settings(*made, o.optimizer_options);
   return made;
 }
 

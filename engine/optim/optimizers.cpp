@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <cctype>
+#include <sstream>
 
 #include "engine/base/error.hpp"
 #include "engine/base/printable.hpp"
@@ -32,6 +33,23 @@ std::shared_ptr<Optimizer> make_optimizer(const std::string& name) {
   if (!made)
     refuse("there is no optimizer '{}'; expected one of {}", printable(name), fmt::join(optimizer_names(), ", "));
   return made;
+}
+
+void read_settings(Optimizer& optimizer, const std::string& text) {
+  const auto settings = optimizer.settings();
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');) {
+    const auto sign = word.find('=');
+    const auto found =
+        std::ranges::find_if(settings, [&](const OptimizerSetting& s) { return s.name == word.substr(0, sign); });
+    if (sign == std::string::npos || found == settings.end()) {
+      std::vector<std::string_view> names;
+      for (const OptimizerSetting& s : settings) names.push_back(s.name);
+      refuse("'{}' is no setting of the optimizer ({}); expected NAME=VALUE, where NAME is one of {}", printable(word),
+             optimizer.to_string(), fmt::join(names, ", "));
+    }
+    found->read(word.substr(sign + 1));
+  }
 }
 
 }  // namespace keelson

@@ -27,4 +27,8 @@ std::vector<std::string> optimizer_names();
 /// optimizer_names() has.
 std::shared_ptr<Optimizer> make_optimizer(const std::string& name);
 
+/// Sets members of an optimizer by text, "beta2=0.95,epsilon=1e-6"; an empty text sets none. Throws InputError, naming
+/// the settings that the optimizer has, for any other name, and for texts that are no values of a setting.
+void read_settings(Optimizer& optimizer, const std::string& text);
+
 }  // namespace keelson

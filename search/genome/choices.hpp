@@ -15,6 +15,9 @@ class Choices {
  public:
   /// Both must outlive this object.
   Choices(const Part& part, const std::vector<Gene>& genes) : part_(part), genes_(genes) {}
+  bool has(GeneName gene) const {
+    return static_cast<std::size_t>(gene) < genes_.size();
+  }  ///< whether the space has it
   /// The choice of a gene.
   const std::string& text(GeneName gene) const {
     const auto i = static_cast<std::size_t>(gene);

@@ -119,6 +119,7 @@ TrainingPlan training_of(const Genome& genome, const Space& space, double epochs
   plan.optimizer->weight_decay = static_cast<float>(choices.number(TrainingGene::weight_decay));
   if (auto* sgd = dynamic_cast<Sgd*>(plan.optimizer.get()))
     sgd->momentum = static_cast<float>(choices.number(TrainingGene::momentum));
+  if (choices.has(TrainingGene::options)) read_settings(*plan.optimizer, choices.text(TrainingGene::options));
   const std::string& shape = choices.text(TrainingGene::schedule);
   plan.schedule.kind = shape == "linear"   ? Schedule::Kind::linear
                        : shape == "cosine" ? Schedule::Kind::cosine

@@ -7,6 +7,7 @@
 
 #include "engine/base/error.hpp"
 #include "engine/base/parse_number.hpp"
+#include "engine/base/printable.hpp"
 #include "engine/optim/optimizers.hpp"
 
 namespace keelson::search {
@@ -70,6 +71,26 @@ std::string choice_text(const json& value) {
   return value.dump();
 }
 
+std::vector<std::string> texts_of(const json& choices) {
+  std::vector<std::string> all;
+  for (const auto& choice : choices) all.push_back(choice_text(choice));
+  return all;
+}
+
+/// The numbers of a list, which need not be choices of the gene. In the order of their sizes, as mutation expects it.
+template <class T>
+std::vector<std::string> numbers_of(const Gene& gene, const json& choices) {
+  if (!choices.is_array()) return gene.choices;
+  constexpr bool whole = std::is_integral_v<T>;
+  std::vector<std::string> all = texts_of(choices);
+  for (const std::string& text : all)
+    if (const auto number = parse_number<T>(text); !number || !(*number >= T{whole}))
+      refuse("the gene \"{}\" has the choice \"{}\"; expected {}", gene.name, printable(text),
+             whole ? "whole numbers above 0" : "numbers, 0 or more");
+  std::ranges::stable_sort(all, {}, [](const std::string& text) { return *parse_number<T>(text); });
+  return all;
+}
+
 void restrict_gene(Gene& gene, const json& choices) {
   if (!choices.is_array() || choices.empty()) refuse("the space: \"{}\" must be a list of choices", gene.name);
   std::vector<int> kept;
@@ -101,8 +122,22 @@ void restrict_genes(std::vector<Gene>& genes, const json& part, const std::strin
       refuse("the space: \"{}\" has no gene \"{}\"; it has {}", where, name, all);
     }
     if (gene->name == "optimizer") gene->choices = optimizer_names();  // more than a search chooses by itself
+    if (gene->name == "rate" || gene->name == "weight_decay") gene->choices = numbers_of<float>(*gene, value);
+    if (gene->name == "batch") gene->choices = numbers_of<std::int32_t>(*gene, value);
     restrict_gene(*gene, value);
   }
+}
+
+/// "options" of the training: lists of settings that all optimizers of the space must have.
+void restrict_training(std::vector<Gene>& genes, const json& part) {
+  const auto options = part.find("options");
+  if (options != part.end() && genes.size() < training_genes)
+    genes.push_back({"options", options->is_array() ? texts_of(*options) : std::vector<std::string>(), false});
+  std::size_t none = 0;
+  restrict_genes(genes, part, "training", nullptr, none, none);
+  if (genes.size() < training_genes) return;
+  for (const std::string& optimizer : genes[static_cast<std::size_t>(TrainingGene::optimizer)].choices)
+    for (const std::string& text : genes.back().choices) read_settings(*make_optimizer(optimizer), text);
 }
 
 json choices_of(const std::vector<Gene>& genes) {
@@ -166,13 +201,12 @@ int Space::spatial_dims() const { return sample.rank() <= 1 ? 0 : sample.rank() 
 void Space::restrict(const std::string& text) {
   const json parts = parse_object(text, "the space");
   for (const auto& [name, value] : parts.items()) {
-    std::size_t none = 0;
     if (name == "stages") {
       restrict_genes(stage, value, name, "number", least_stages, most_stages);
     } else if (name == "dense") {
       restrict_genes(dense, value, name, "layers", least_dense, most_dense);
     } else if (name == "training") {
-      restrict_genes(training, value, name, nullptr, none, none);
+      restrict_training(training, value);
     } else if (name == "limits") {
       const auto limit = [&, &limits = value](const char* what, auto& most) {
         if (!limits.contains(what)) return;

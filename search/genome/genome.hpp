@@ -40,11 +40,21 @@ enum class StageGene : std::uint8_t {
 /// The genes of one dense layer.
 enum class DenseGene : std::uint8_t { units, activation, batch_norm, dropout };
 /// The genes of the training.
-enum class TrainingGene : std::uint8_t { optimizer, rate, momentum, weight_decay, batch, schedule, warmup };
+enum class TrainingGene : std::uint8_t {
+  optimizer,
+  rate,
+  momentum,
+  weight_decay,
+  batch,
+  schedule,
+  warmup,
+  options  ///< settings of the optimizer, as keelson::read_settings() reads them; only spaces that name them have this
+           ///< gene
+};
 
 constexpr std::size_t stage_genes = 11;    ///< number of StageGene
 constexpr std::size_t dense_genes = 4;     ///< number of DenseGene
-constexpr std::size_t training_genes = 7;  ///< number of TrainingGene
+constexpr std::size_t training_genes = 8;  ///< number of TrainingGene
 
 /// Values of the genes of a stage, in the order of StageGene.
 using Stage = std::array<int, stage_genes>;

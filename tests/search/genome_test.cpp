@@ -6,6 +6,7 @@
 #include <set>
 
 #include "engine/base/error.hpp"
+#include "engine/optim/kfac.hpp"
 #include "search/breed/breed.hpp"
 #include "search/genome/design.hpp"
 #include "tests/search/spaces.hpp"
@@ -146,6 +147,29 @@ TEST(Space, IsRestricted) {
   of_lion.restrict(R"({"training": {"optimizer": ["lion", "sgd"]}})");  // lion is not among a search's own choices
   EXPECT_EQ(of_lion.training[0].choices, (std::vector<std::string>{"sgd", "lion"}));
   EXPECT_THROW(of_lion.restrict(R"({"training": {"optimizer": ["adagrad"]}})"), InputError);
+  Space of_kfac = image_space();
+  const std::size_t genes = of_kfac.training.size();
+  of_kfac.restrict(
+      R"({"training": {"optimizer": ["kfac"], "rate": [0.5, 0.003], "batch": [4],
+                       "options": ["", "damping=0.25,eigen=true"]}})");
+  EXPECT_EQ(of_kfac.training[1].choices, (std::vector<std::string>{"0.003", "0.5"}));
+  ASSERT_EQ(of_kfac.training.size(), genes + 1);
+  Space copy_of_kfac = image_space();
+  copy_of_kfac.restrict(of_kfac.to_json());
+  EXPECT_EQ(copy_of_kfac.to_json(), of_kfac.to_json());
+  Genome with_options = random_genome(of_kfac, draws);
+  with_options.training[7] = of_kfac.training[7].index_of("damping=0.25,eigen=true");
+  const auto made = std::dynamic_pointer_cast<Kfac>(training_of(with_options, copy_of_kfac, 1).optimizer);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->damping, 0.25f);
+  EXPECT_TRUE(made->eigen);
+  EXPECT_EQ(to_json(parse_genome(to_json(with_options, of_kfac), of_kfac), of_kfac), to_json(with_options, of_kfac));
+  EXPECT_THROW(of_kfac.restrict(R"({"training": {"rate": ["fast"]}})"), InputError);
+  EXPECT_THROW(of_kfac.restrict(R"({"training": {"rate": [-1]}})"), InputError);
+  EXPECT_THROW(of_kfac.restrict(R"({"training": {"batch": [0]}})"), InputError);
+  EXPECT_THROW(of_kfac.restrict(R"({"training": {"batch": [2.5]}})"), InputError);
+  EXPECT_THROW(image_space().restrict(R"({"training": {"options": ["damping=0.25"]}})"), InputError);  // not of sgd
+  EXPECT_THROW(image_space().restrict(R"({"training": {"options": []}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"filters": [7]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"colour": ["red"]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"layers": {}})"), InputError);
