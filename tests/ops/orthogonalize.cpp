@@ -34,7 +34,7 @@ class OrthogonalizeTest : public CaseTest<OrthogonalizeCase> {
     if (!op) return std::nullopt;
     const auto plain = Layout::plain(c().src);
     const Tensor src = put(ctx(), x, plain), dst = destination(ctx(), c().src, plain);
-    allow_calls(4 * c().steps + 3);
+    allow_calls(5 * c().steps + 5);
     run_forward(c().name, *op, {src, dst, scratch(ctx(), op->scratch_bytes(ops::Verb::forward))});
     return get(ctx(), dst);
   }
@@ -68,6 +68,10 @@ INSTANTIATE_TEST_SUITE_P(
         {"one", "", {1, 1}},
         {"large", "several blocks of the norm; backends pack", {136, 150}},
         {"large_tall", "", {150, 136}},
+        {"very_wide", "the iteration goes on with X X^T", {24, 500}},
+        {"very_tall", "the same of the transpose", {500, 24}},
+        {"very_wide_one_step", "", {5, 90}, 1},
+        {"very_wide_even_steps", "", {5, 90}, 4},
         {"one_step", "", {5, 9}, 1},
         {"even_steps", "the first matrix lies in dst", {9, 5}, 4},
         {"no_steps", "the norm alone", {5, 9}, 0},
@@ -139,8 +143,11 @@ TEST_P(OrthogonalizeSingularValues, AreThoseOfThePolynomial) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Orthogonalize, OrthogonalizeSingularValues,
-                         ::testing::ValuesIn(on_every_context<OrthogonalizeCase>(
-                             {{"wide", "", {12, 20}}, {"tall", "", {20, 12}}, {"square", "", {16, 16}}})),
+                         ::testing::ValuesIn(on_every_context<OrthogonalizeCase>({{"wide", "", {12, 20}},
+                                                                                  {"tall", "", {20, 12}},
+                                                                                  {"square", "", {16, 16}},
+                                                                                  {"very_wide", "", {8, 60}},
+                                                                                  {"very_tall", "", {60, 8}}})),
                          CaseName());
 
 TEST(Orthogonalize, DeclinesWhatItCannotDo) {

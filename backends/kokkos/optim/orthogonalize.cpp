@@ -96,6 +96,7 @@ class KokkosOrthogonalize : public Orthogonalize {
       }
       p->op = std::move(made.primitive);
     }
+    by_gram_ = flops(true) < flops(false);
   }
 
   /// The reason why the primitive cannot be made; empty: it can.
@@ -109,28 +110,31 @@ class KokkosOrthogonalize : public Orthogonalize {
     take(parts);
     return parts.used();
   }
-  Cost cost(Verb) const override {
-    const double flops = matmul_flops(gram_.desc) + matmul_flops(square_.desc) + matmul_flops(apply_.desc);
-    return {desc_.steps * flops, 2 * static_cast<double>(desc_.src.bytes())};
-  }
+  Cost cost(Verb) const override { return {flops(by_gram_), 2 * static_cast<double>(desc_.src.bytes())}; }
 
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, dst, scratch] = args;
     MemoryParts parts(scratch.raw());
-    const Parts s = take(parts);
+    Parts s = take(parts);
     const Index n = desc_.src.elements();
     sum_of_squares(src.data<float>(), n, s.sums, s.squares);
+    const auto divide_into = [&](float* matrix) {
+      for_flat_elements("keelson::orthogonalize::divide", n,
+                        DivideByNorm{src.data<float>(), s.squares, desc_.epsilon, matrix});
+    };
+    if (by_gram_) {
+      divide_into(s.matrix);
+      iterate_gram(s);
+      apply(s.matrix, s.power, dst.data<float>(), s);
+      return;
+    }
     float *now = dst.data<float>(), *next = s.matrix;
     if (desc_.steps % 2 != 0) std::swap(now, next);  // the last step writes dst
-    for_flat_elements("keelson::orthogonalize::divide", n,
-                      DivideByNorm{src.data<float>(), s.squares, desc_.epsilon, now});
-    const bool tall = desc_.src.shape[0] > desc_.src.shape[1];
+    divide_into(now);
     for (int i = 0; i < desc_.steps; ++i) {
       gram_.run(now, now, s.gram, s.memory);
-      square_.run(s.gram, s.gram, s.squared, s.memory);
-      const Polynomial polynomial(desc_, edge_, s.gram, s.squared);
-      launch("keelson::orthogonalize::polynomial", polynomial.items(), polynomial);
-      tall ? apply_.run(now, s.squared, next, s.memory) : apply_.run(s.squared, now, next, s.memory);
+      make_polynomial(s);
+      apply(now, s.squared, next, s);
       std::swap(now, next);
     }
   }
@@ -138,6 +142,7 @@ class KokkosOrthogonalize : public Orthogonalize {
  private:
   struct Parts {
     float *matrix, *gram, *squared;
+    float *power, *other;  ///< by_gram_ alone
     double *sums, *squares;
     std::byte* memory;  ///< of one product at a time
   };
@@ -147,14 +152,53 @@ class KokkosOrthogonalize : public Orthogonalize {
     p.matrix = parts.take<float>(n);
     p.gram = parts.take<float>(edge_ * edge_);
     p.squared = parts.take<float>(edge_ * edge_);
+    if (by_gram_) {
+      p.power = parts.take<float>(edge_ * edge_);
+      p.other = parts.take<float>(edge_ * edge_);
+    }
     p.sums = parts.take<double>(sum_of_squares_scratch(n));
     p.squares = parts.take<double>(1);
     p.memory = parts.take_bytes(std::max({gram_.bytes(), square_.bytes(), apply_.bytes()}));
     return p;
   }
 
+  double flops(bool by_gram) const {
+    const double gram = matmul_flops(gram_.desc), square = matmul_flops(square_.desc), all = matmul_flops(apply_.desc);
+    return by_gram && desc_.steps > 0 ? gram + (4 * desc_.steps - 3) * square + all
+                                      : desc_.steps * (gram + square + all);
+  }
+
+  /// squared = a I + b gram + c gram^2.
+  void make_polynomial(const Parts& s) {
+    square_.run(s.gram, s.gram, s.squared, s.memory);
+    const Polynomial polynomial(desc_, edge_, s.gram, s.squared);
+    launch("keelson::orthogonalize::polynomial", polynomial.items(), polynomial);
+  }
+  /// dst = by X; of a tall matrix X by.
+  void apply(const float* x, const float* by, float* dst, const Parts& s) {
+    const bool tall = desc_.src.shape[0] > desc_.src.shape[1];
+    tall ? apply_.run(x, by, dst, s.memory) : apply_.run(by, x, dst, s.memory);
+  }
+  /// power = the product of the polynomials of all steps. They commute with A, so A of the next step is Q A Q.
+  void iterate_gram(Parts& s) {
+    gram_.run(s.matrix, s.matrix, s.gram, s.memory);
+    for (int i = 0; i < desc_.steps; ++i) {
+      make_polynomial(s);
+      if (i > 0) {
+        square_.run(s.squared, s.power, s.other, s.memory);
+        std::swap(s.power, s.other);
+      }
+      if (i + 1 < desc_.steps) {
+        square_.run(s.squared, s.gram, s.other, s.memory);
+        square_.run(s.other, s.squared, s.gram, s.memory);
+      }
+      if (i == 0) std::swap(s.power, s.squared);
+    }
+  }
+
   OrthogonalizeDesc desc_;
-  Index edge_ = 0;  ///< of the square matrices: the smaller extent
+  Index edge_ = 0;        ///< of the square matrices: the smaller extent
+  bool by_gram_ = false;  ///< all steps on A alone, which needs fewer operations if one extent is much larger
   MuonProduct gram_, square_, apply_;
   std::string unsupported_;
 };
