@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "engine/base/error.hpp"
 
@@ -88,6 +89,8 @@ std::size_t scratch_doubles(std::int64_t n) {
   return static_cast<std::size_t>(n * n + n) + work_doubles(n) + (work_integers(n) + 1) / 2;
 }
 
+std::size_t scratch_doubles_of_inverse(std::int64_t n) { return static_cast<std::size_t>(n * n); }
+
 #ifdef KEELSON_HAVE_LAPACK
 
 bool available() { return true; }
@@ -170,7 +173,7 @@ void inverse(const Matrix& m, double epsilon, double* scratch) {
   int info = 0;
   dpotrf_("L", &n, scratch, &n, &info, 1);
   if (info == 0) dpotri_("L", &n, scratch, &n, &info, 1);
-  if (info != 0) return inverse_root(m, 1, epsilon, 1, scratch);
+  if (info != 0) return inverse_root(m, 1, epsilon, 1, std::vector<double>(scratch_doubles(m.n)).data());
   write_symmetric(m, scratch);
 }
 

@@ -12,6 +12,8 @@ bool available();
 
 /// f64 numbers that inverse_root() needs as scratch memory for a matrix of n rows.
 std::size_t scratch_doubles(std::int64_t n);
+/// Those that inverse() needs.
+std::size_t scratch_doubles_of_inverse(std::int64_t n);
 
 /// A matrix of n rows, and where its power goes: f32, by rows, `stride` elements from row to row. dst is no part of
 /// src.
@@ -31,8 +33,8 @@ void inverse_root(const Matrix& m, double scale, double epsilon, int root, doubl
 /// those below 2^-24 times the largest one count as that. Else as inverse_root().
 void eigenvectors(const Matrix& m, double* scratch);
 
-/// dst = (src + epsilon I)^-1, by dpotrf and dpotri; by inverse_root() if the matrix is not positive definite. Else as
-/// inverse_root().
+/// dst = (src + epsilon I)^-1, by dpotrf and dpotri; by inverse_root(), with memory that it allocates, if the matrix is
+/// not positive definite. `scratch`: scratch_doubles_of_inverse(n). Else as inverse_root().
 void inverse(const Matrix& m, double epsilon, double* scratch);
 
 /// Whether several threads of the process may call the functions above at the same time. Not if LAPACK comes from an

@@ -15,8 +15,10 @@ namespace keelson::kokkos {
 /// thread, so results do not depend on the number of threads.
 class MatrixShares {
  public:
-  /// `rows`: of each matrix. The largest matrix first, each goes to the thread with the least work.
-  explicit MatrixShares(const std::vector<std::int64_t>& rows) {
+  /// `rows`: of each matrix. The largest matrix first, each goes to the thread with the least work. `scratch_doubles`:
+  /// numbers that a matrix of so many rows needs.
+  explicit MatrixShares(const std::vector<std::int64_t>& rows,
+                        std::size_t (*scratch_doubles)(std::int64_t) = lapack::scratch_doubles) {
     const int most = lapack::takes_several_threads() ? current_instance().concurrency() : 1;
     const auto threads = static_cast<std::size_t>(std::max(1, most));
     shares_.resize(std::clamp<std::size_t>(rows.size(), 1, threads));
@@ -28,7 +30,7 @@ class MatrixShares {
       const auto n = static_cast<double>(rows[i]);
       share->matrices.push_back(i);
       share->work += n * n * n;
-      share->scratch = std::max(share->scratch, align64(lapack::scratch_doubles(rows[i]) * sizeof(double)));
+      share->scratch = std::max(share->scratch, align64(scratch_doubles(rows[i]) * sizeof(double)));
     }
   }
 
