@@ -12,8 +12,10 @@ namespace keelson {
 
 namespace {
 
-/// 8192 inputs, and the 1 of the bias. Such a matrix takes 256 MiB, and its inverse a minute on a core.
-constexpr std::int64_t most_factor_rows = 8193;
+/// Such a matrix takes 256 MiB, and its inverse a minute on a core.
+constexpr std::int64_t most_block_rows = 8192;
+/// 8192 inputs, and the 1 of the bias.
+constexpr std::int64_t most_factor_rows = most_block_rows + 1;
 
 constexpr const char *a_state = "a_factor", *g_state = "g_factor", *a_inverse_state = "a_inverse",
                      *g_inverse_state = "g_inverse";
@@ -36,8 +38,9 @@ TensorDesc bias_within(std::int64_t rows, std::int64_t columns) {
 void require_factors(const std::string& weights, std::int64_t rows) {
   if (rows > most_factor_rows)
     refuse(
-        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting plain_above={}, so "
-        "that such layers move by momentum SGD, or a smaller layer, or take Shampoo, whose factors are of blocks",
+        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting block_size=256, so "
+        "that "
+        "factors are cut into blocks, or plain_above={}, so that such layers move by momentum SGD",
         weights, rows, most_factor_rows, most_factor_rows);
 }
 
@@ -59,6 +62,12 @@ struct Kfac::Work {
   std::int64_t outputs() const { return weights->shape[0]; }
   std::int64_t inputs() const { return weights->shape.elements() / outputs(); }
   std::int64_t columns() const { return inputs() + (bias ? 1 : 0); }
+  /// The weights' part of a matrix (outputs, columns).
+  TensorDesc weights_part() const {
+    return {{outputs(), inputs()}, DType::f32, Layout::strided({outputs(), inputs()}, {columns(), 1})};
+  }
+  /// The bias' part, the last column.
+  TensorDesc bias_part() const { return {{outputs(), 1}, DType::f32, Layout::strided({outputs(), 1}, {columns(), 1})}; }
 };
 
 std::vector<std::string> Kfac::state_names() const {
@@ -70,13 +79,16 @@ std::vector<std::string> Kfac::state_names() const {
 
 std::optional<Shape> Kfac::own_state_shape(std::size_t state, const Shape& parameter,
                                            std::int64_t product_inputs) const {
+  check_settings();  // plans ask for shapes first
   const std::string name = state_names()[state];
   if (name == "momentum_buffer") return std::nullopt;
   if (product_inputs == 0 || !observes(parameter, product_inputs)) return Shape{0};
-  require_factors("weights " + keelson::to_string(parameter), std::max(parameter[0], product_inputs));
-  const std::int64_t n = name == a_state || name == a_inverse_state ? product_inputs : parameter[0];
-  if (name == a_state || name == g_state) return Shape{n, n};
-  return ops::FactorInversesDesc::inverse(n, eigen).shape;
+  if (block_size == 0)
+    require_factors("weights " + keelson::to_string(parameter), std::max(parameter[0], product_inputs));
+  const bool is_a = name == a_state || name == a_inverse_state;
+  const ops::DiagonalBlocks blocks = blocks_of(is_a ? product_inputs : parameter[0]);
+  return name == a_state || name == g_state ? blocks.whole().shape
+                                            : ops::FactorInversesDesc::inverse(blocks, eigen).shape;
 }
 
 bool Kfac::observes(const Shape& weights, std::int64_t product_inputs) const {
@@ -96,6 +108,7 @@ void Kfac::check_settings() const {
   expect(factor_update_steps >= 1, "factor_update_steps", factor_update_steps, "1 step or more");
   expect(inv_update_steps >= 1, "inv_update_steps", inv_update_steps, "1 step or more");
   expect(factor_positions >= 0, "factor_positions", factor_positions, "0 or more");
+  expect(block_size >= 0 && block_size <= most_block_rows, "block_size", block_size, "0 to 8192");
   expect(plain_above >= 0, "plain_above", plain_above, "0 or more");
 }
 
@@ -104,8 +117,10 @@ ops::PatchesDesc Kfac::patches_of(const LayerProduct& product, const TensorDesc&
 }
 
 std::vector<int> Kfac::append_observation(BackwardBuilder& b, const LayerProduct& product) const {
-  check_settings();
-  const PatchGramDesc a{patches_of(product, b.desc(product.src), b.batch())};
+  const ops::PatchesDesc windows = patches_of(product, b.desc(product.src), b.batch());
+  const bool bias = !product.bias.empty();
+  const ops::DiagonalBlocks a_blocks = blocks_of(windows.columns() - (bias ? 0 : 1));
+  const PatchGramDesc a{windows, ops::RunningFactorsDesc::sums_of(a_blocks, bias)};
   const ops::PatchesDesc rows{.window = {.kernel = Shape::filled(product.window.kernel.rank(), 1),
                                          .stride = Shape::filled(product.window.kernel.rank(), 1),
                                          .dilation = Shape::filled(product.window.kernel.rank(), 1),
@@ -114,9 +129,7 @@ std::vector<int> Kfac::append_observation(BackwardBuilder& b, const LayerProduct
                               .src = b.desc(product.diff_dst),
                               .samples = b.batch(),
                               .ones = false};
-  const PatchGramDesc g{rows};
-  const std::int64_t a_rows = a.patches.columns() - (product.bias.empty() ? 1 : 0);
-  require_factors(product.weights, std::max(a_rows, rows.columns()));
+  const PatchGramDesc g{.patches = rows, .blocks = blocks_of(rows.columns()), .weighted = false};
   const auto append = [&](const PatchGramDesc& d, BufferId src, BufferId weight, const char* name) {
     const BufferId sums = b.new_buffer(fmt::format("sums of {}", name), d.sums());
     b.forward(std::make_shared<PatchGram>(b.context(), d),
@@ -162,8 +175,8 @@ void Kfac::append_factors(UpdateBuilder& b, const std::vector<Work>& all) const 
   for (const Work& w : all) sums.insert(sums.end(), w.observed->values.begin(), w.observed->values.end());
   b.sum_parts(sums, "factors", every);
   for (const Work& w : all) {
-    const ops::RunningFactorsDesc d{.inputs = w.inputs(),
-                                    .outputs = w.outputs(),
+    const ops::RunningFactorsDesc d{.a_blocks = blocks_of(w.columns()),
+                                    .g_blocks = blocks_of(w.outputs()),
                                     .bias = w.bias != nullptr,
                                     .positions = w.patches.positions(),
                                     .chosen = w.patches.chosen(),
@@ -183,17 +196,18 @@ void Kfac::append_inverses(UpdateBuilder& b, const std::vector<Work>& all) const
   const Every every{static_cast<std::uint64_t>(inv_update_steps), 0};
   ops::FactorInversesDesc d{.damping = damping, .eigen = eigen};
   std::vector<BufferId> factors, inverses;
-  std::vector<std::int64_t> rows;
   for (const Work& w : all)
     for (const auto& [factor, inverse] : {std::pair{a_state, a_inverse_state}, {g_state, g_inverse_state}}) {
       factors.push_back(b.state(*w.weights, factor));
       inverses.push_back(b.state(*w.weights, inverse));
-      d.factors.push_back(b.desc(factors.back()));
-      rows.push_back(d.factors.back().shape[0]);
+      d.blocks.push_back(blocks_of(factor == a_state ? w.columns() : w.outputs()));
     }
+  const auto matrices = d.all_matrices();
+  std::vector<std::int64_t> rows;
+  for (const auto& m : matrices) rows.push_back(d.blocks[static_cast<std::size_t>(m.factor)].rows_of(m.block));
   const auto rank_of = detail::ranks_for_matrices(rows, b.ranks());
   for (std::size_t i = 0; i < rank_of.size(); ++i)
-    if (rank_of[i] == b.rank()) d.matrices.push_back(static_cast<std::int64_t>(i));
+    if (rank_of[i] == b.rank()) d.matrices.push_back(matrices[i]);
 
   const auto append = [&](const std::vector<BufferId>& dsts) {
     b.call<ops::FactorInverses, ops::FactorInverses::Forward>("all factors", eigen ? "eigenvectors" : "inverses",
@@ -217,17 +231,15 @@ void Kfac::append_directions(UpdateBuilder& b, std::vector<Work>& all, BufferId 
     const TensorDesc matrix = TensorDesc::plain({w.outputs(), w.columns()});
     w.gradient = b.new_buffer(node + "/gradient", matrix);
     w.direction = b.new_buffer(node + "/direction", matrix);
-    const BufferId weights = b.desc(w.weights->gradient).layout.is_strided()
-                                 ? w.weights->gradient
-                                 : b.in_layout(w.weights->gradient, Layout::channels_last(w.weights->shape), node);
-    append_copy(b, node, weights, b.view(w.gradient, weights_within(w.weights->shape, w.columns()), 0));
+    append_copy(b, node, w.weights->gradient, b.view(w.gradient, weights_within(w.weights->shape, w.columns()), 0));
     if (w.bias)
       append_copy(b, node, w.bias->gradient,
                   b.view(w.gradient, bias_within(w.outputs(), w.columns()),
                          static_cast<std::size_t>(w.inputs()) * sizeof(float)));
     b.call<KfacDirection, KfacDirection::Forward>(
         node, "direction",
-        std::make_shared<KfacDirection>(b.context(), KfacDirectionDesc{w.outputs(), w.columns(), eigen, damping}),
+        std::make_shared<KfacDirection>(
+            b.context(), KfacDirectionDesc{blocks_of(w.outputs()), blocks_of(w.columns()), eigen, damping}),
         {.src = w.gradient,
          .a_inverse = b.state(*w.weights, a_inverse_state),
          .g_inverse = b.state(*w.weights, g_inverse_state),
@@ -239,28 +251,22 @@ void Kfac::append_directions(UpdateBuilder& b, std::vector<Work>& all, BufferId 
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Work& w = all[i];
-    const std::string& node = w.weights->name;
-    const TensorDesc matrix = b.desc(w.direction);
-    const BufferId clipped = b.new_buffer(node + "/clipped", matrix);
-    b.call<ops::KlClip, ops::KlClip::Forward>(
-        node, "kl clip", b.make(ops::KlClipDesc{matrix, static_cast<std::int64_t>(i), kl_clip, clip_norm}),
-        {.step_params = b.step_params(),
-         .direction = w.direction,
-         .gradient = w.gradient,
-         .products = products,
-         .global_norm = global_norm,
-         .dst = clipped,
-         .loss_scale = b.loss_scale()});
-    const auto append = [&](const UpdatedParameter& p, const TensorDesc& within, std::size_t element) {
-      const BufferId part = b.view(clipped, within, element * sizeof(float));
-      const Layout& layout = b.desc(p.value).layout;
-      const Layout between = layout.is_strided() ? layout : Layout::channels_last(p.shape);
-      const BufferId copy = b.new_buffer(p.name + "/step", within.with(between));
-      append_copy(b, p.name, part, copy);
-      append_step(b, p, b.in_layout(copy, layout, p.name), global_norm);
+    const auto append = [&](const UpdatedParameter& p, const TensorDesc& part, std::int64_t column) {
+      const ops::KlClipDesc d{part, static_cast<std::int64_t>(i), kl_clip, clip_norm};
+      const std::size_t first = static_cast<std::size_t>(column) * sizeof(float);
+      const BufferId step = b.new_buffer(p.name + "/step", {p.shape, DType::f32, Layout::channels_last(p.shape)});
+      b.call<ops::KlClip, ops::KlClip::Forward>(p.name, "kl clip", b.make(d),
+                                                {.step_params = b.step_params(),
+                                                 .direction = b.view(w.direction, part, first),
+                                                 .gradient = b.view(w.gradient, part, first),
+                                                 .products = products,
+                                                 .global_norm = global_norm,
+                                                 .dst = b.view(step, d.dst()),
+                                                 .loss_scale = b.loss_scale()});
+      append_step(b, p, b.in_layout(step, b.desc(p.value).layout, p.name), global_norm);
     };
-    append(*w.weights, weights_within(w.weights->shape, w.columns()), 0);
-    if (w.bias) append(*w.bias, bias_within(w.outputs(), w.columns()), static_cast<std::size_t>(w.inputs()));
+    append(*w.weights, w.weights_part(), 0);
+    if (w.bias) append(*w.bias, w.bias_part(), w.inputs());
   }
 }
 
@@ -290,6 +296,7 @@ std::vector<OptimizerSetting> Kfac::own_settings() {
           {"factor_update_steps", &factor_update_steps},
           {"inv_update_steps", &inv_update_steps},
           {"factor_positions", &factor_positions},
+          {"block_size", &block_size},
           {"plain_above", &plain_above},
           {"eigen", &eigen}};
 }
@@ -300,6 +307,7 @@ std::string Kfac::to_string() const {
                   damping, factor_update_steps, factor_decay, eigen ? "eigenvectors" : "inverses", inv_update_steps);
   if (kl_clip > 0) text += fmt::format(", kl clip {}", kl_clip);
   if (factor_positions > 0) text += fmt::format(", {} positions", factor_positions);
+  if (block_size > 0) text += fmt::format(", blocks of {}", block_size);
   if (plain_above > 0) text += fmt::format(", plain above {}", plain_above);
   return text + shared_settings();
 }

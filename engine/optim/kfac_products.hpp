@@ -10,18 +10,20 @@
 /// The matrix products of K-FAC. Both ops consist of ops of the backends.
 namespace keelson {
 
-/// The sum of the rows' products, P^T P, where P is the matrix of ops::Patches: its upper triangle.
+/// The sum of the rows' products, P^T P, where P is the matrix of ops::Patches: the upper triangles of its diagonal
+/// blocks.
 struct PatchGramDesc {
-  ops::PatchesDesc patches;  ///< P
+  ops::PatchesDesc patches;    ///< P
+  ops::DiagonalBlocks blocks;  ///< of so many rows as P has columns; the last one may have one row more than the others
+  bool weighted = true;        ///< forward() takes weights of samples
 
   TensorDesc src() const { return patches.src; }                              ///< desc of the source
   TensorDesc weight() const { return TensorDesc::plain({patches.samples}); }  ///< desc of the weights of samples
-  TensorDesc sums() const {                                                   ///< desc of the result
-    return TensorDesc::plain({ops::triangle_size(patches.columns())});
-  }
+  TensorDesc sums() const { return blocks.packed(); }                         ///< desc of the result
 };
-/// Consists of ops::Patches, ops::MatMul and ops::PackedTriangle. Writes a tile of rows of P after the other to scratch
-/// memory, and adds up their products block by block of columns, so that few products below the diagonal are made.
+/// Consists of ops::Patches, ops::MatMul and ops::PackedTriangle. Writes a tile of P, some rows of a block's columns,
+/// after the other to scratch memory, or reads it in the source. Adds up their products some columns after the other,
+/// so that few products below the diagonal are made.
 class PatchGram : public ops::DescribedPrimitive<PatchGramDesc> {
  public:
   template <class K>
@@ -41,31 +43,31 @@ class PatchGram : public ops::DescribedPrimitive<PatchGramDesc> {
   std::string name(ops::Verb) const override;
   std::size_t scratch_bytes(ops::Verb) const override { return scratch_; }
   ops::Cost cost(ops::Verb) const override { return cost_; }
-  /// `weight`: as ops::Patches takes it; absent: all samples count.
+  /// `weight`: as ops::Patches takes it; absent unless the description is weighted.
   void forward(const Forward<ops::Tensors>& args);
 
  private:
-  struct Tile;
+  bool reads_src() const;
+  struct Block;
   std::shared_ptr<ops::Patches> patches_;
-  std::shared_ptr<ops::PackedTriangle> triangle_;
-  std::vector<Tile> tiles_;  ///< of the full size; of the last one, if that is smaller
+  std::vector<Block> blocks_;  ///< all but the last one are like the first; the last one is like the second
   std::int64_t tile_rows_ = 0;
-  std::size_t tile_bytes_ = 0, block_bytes_ = 0, scratch_ = 0;
+  std::size_t tile_bytes_ = 0, product_bytes_ = 0, scratch_ = 0;
   ops::Cost cost_;
 };
 
 /// The direction of a layer from its gradient and the results of ops::FactorInverses: G^-1 gradient A^-1, or with
 /// `eigen` Q_G ((Q_G^T gradient Q_A) / (v_G v_A^T + damping)) Q_A^T.
 struct KfacDirectionDesc {
-  std::int64_t rows = 1, columns = 1;  ///< of the gradient: outputs; inputs with the bias
-  bool eigen = false;                  ///< as FactorInversesDesc
-  float damping = 0;                   ///< with eigen
+  ops::DiagonalBlocks rows, columns;  ///< of the gradient: outputs; inputs with the bias
+  bool eigen = false;                 ///< as FactorInversesDesc
+  float damping = 0;                  ///< with eigen
 
-  TensorDesc gradient() const { return TensorDesc::plain({rows, columns}); }                 ///< and the direction
+  TensorDesc gradient() const { return TensorDesc::plain({rows.rows, columns.rows}); }       ///< and the direction
   TensorDesc g_inverse() const { return ops::FactorInversesDesc::inverse(rows, eigen); }     ///< desc
   TensorDesc a_inverse() const { return ops::FactorInversesDesc::inverse(columns, eigen); }  ///< desc
 };
-/// Consists of ops::MatMul and ops::EigenQuotient. f32.
+/// Consists of ops::MatMul and ops::EigenQuotient. f32. Makes the columns of a block of A, then those of the next.
 class KfacDirection : public ops::DescribedPrimitive<KfacDirectionDesc> {
  public:
   template <class K>
@@ -88,8 +90,8 @@ class KfacDirection : public ops::DescribedPrimitive<KfacDirectionDesc> {
   void forward(const Forward<ops::Tensors>& args);  ///< nothing may overlap
 
  private:
-  struct Products;
-  std::unique_ptr<Products> products_;
+  struct Columns;
+  std::vector<Columns> columns_;  ///< as the blocks of PatchGram
   std::size_t value_bytes_ = 0, scratch_ = 0;
   ops::Cost cost_;
 };

@@ -12,13 +12,19 @@
 namespace keelson::testing {
 namespace {
 
-/// The upper triangle of a symmetric matrix, row after row.
-Array packed_triangle(const Array& m) {
+using ops::DiagonalBlocks;
+
+/// The upper triangles of the blocks of a symmetric matrix, row after row.
+Array packed_triangles(const Array& m, const DiagonalBlocks& blocks) {
   const std::int64_t n = m.shape[0];
-  Array packed({ops::triangle_size(n)});
+  Array packed(blocks.packed().shape);
   std::int64_t next = 0;
-  for (std::int64_t i = 0; i < n; ++i)
-    for (std::int64_t j = i; j < n; ++j) packed[next++] = m[i * n + j];
+  for (std::int64_t k = 0; k < blocks.count; ++k) {
+    const std::int64_t end = blocks.first(k) + blocks.rows_of(k);
+    for (std::int64_t i = blocks.first(k); i < end; ++i)
+      for (std::int64_t j = i; j < end; ++j) packed[next++] = m[i * n + j];
+  }
+  EXPECT_EQ(next, packed.elements());
   return packed;
 }
 
@@ -31,6 +37,7 @@ struct WindowCase {
   std::int64_t samples = 2;
   bool ones = true;
   std::size_t tile_bytes = std::size_t{4} << 20;
+  std::int64_t block_size = 0;
 };
 
 ops::ConvParams window(const Shape& kernel, std::int64_t stride = 1, std::int64_t dilation = 1, std::int64_t begin = 0,
@@ -75,7 +82,21 @@ std::vector<WindowCase> window_cases() {
            DType::f32,
            3,
            true,
-           1}};
+           1},
+          {"gradient_image", "in place", {2, 5, 4, 3}, window({1, 1}), channels_last, DType::f32, 2, false},
+          {"gradient_blocks", "in place", {2, 5, 9, 31}, window({1, 1}), channels_last, DType::f32, 2, false, 1, 2},
+          {"gradient_f16", "16-bit values", {2, 5, 4, 3}, window({1, 1}), channels_last, DType::f16, 2, false, 1, 2},
+          {"diagonal", "diagonal blocks", {6, 11}, {}, plain, DType::f32, 2, true, std::size_t{4} << 20, 5},
+          {"diagonal_image",
+           "diagonal blocks of several parts, in several tiles",
+           {2, 40, 17, 15},
+           window({3, 3}, 1, 1, 1, 1),
+           channels_last,
+           DType::f32,
+           2,
+           true,
+           1,
+           150}};
 }
 
 class PatchGramTest : public CaseTest<WindowCase> {
@@ -91,25 +112,31 @@ class PatchGramTest : public CaseTest<WindowCase> {
 TEST_P(PatchGramTest, MatchesTheOracle) {
   const auto layout = layout_of(ctx(), c().layout, c().src);
   const Layout chosen = layout ? *layout : Layout::plain(c().src);
-  const PatchGramDesc d{{c().window, {c().src, c().type, chosen}, c().samples, 0, c().ones}};
-  PatchGram op(ctx(), d, c().tile_bytes);
-  op.set_description(d);
+  const ops::PatchesDesc patches{c().window, {c().src, c().type, chosen}, c().samples, 0, c().ones};
   const Array x = rounded(oracle::random_uniform(c().src, "x"), c().type);
   const Tensor src = put(ctx(), x, chosen, c().type), step = put_step_params(ctx(), {});
   const Array rows = oracle::patch_rows(x, c().window, c().ones);
-  EXPECT_EQ(d.patches.rows(), rows.shape[0]);
-  EXPECT_EQ(d.patches.columns(), rows.shape[1]);
-  for (const bool weighted : {false, true}) {
-    Array counted = rows;
-    const Array w = weighted ? weights() : Array({c().samples}, 1);
-    for (std::int64_t i = 0; i < rows.elements(); ++i) counted[i] *= w[i / (rows.elements() / c().samples)];
-    const Tensor weight = weighted ? put(ctx(), w, Layout::plain(w.shape)) : Tensor();
-    const Tensor sums = destination(ctx(), d.sums().shape, d.sums().layout);
-    allow_calls(4000);
-    run_forward(c().name, op, {step, src, weight, sums, scratch(ctx(), op.scratch_bytes(ops::Verb::forward))});
-    check(sums, packed_triangle(oracle::products_of_rows(counted)),
-          fmt::format("{}{}", c().name, weighted ? ", some samples" : ""));
-  }
+  EXPECT_EQ(patches.rows(), rows.shape[0]);
+  EXPECT_EQ(patches.columns(), rows.shape[1]);
+  // With blocks of the columns but for the 1, the 1 belongs to the last one.
+  for (const bool bias : {true, false})
+    for (const bool weighted : {false, true}) {
+      if (!bias && !c().ones) continue;
+      const auto blocks = ops::RunningFactorsDesc::sums_of(
+          DiagonalBlocks::of(patches.columns() - (bias ? 0 : 1), c().block_size), bias);
+      const PatchGramDesc d{patches, blocks, weighted};
+      PatchGram op(ctx(), d, c().tile_bytes);
+      op.set_description(d);
+      Array counted = rows;
+      const Array w = weighted ? weights() : Array({c().samples}, 1);
+      for (std::int64_t i = 0; i < rows.elements(); ++i) counted[i] *= w[i / (rows.elements() / c().samples)];
+      const Tensor weight = weighted ? put(ctx(), w, Layout::plain(w.shape)) : Tensor();
+      const Tensor sums = destination(ctx(), d.sums().shape, d.sums().layout);
+      allow_calls(4000);
+      run_forward(c().name, op, {step, src, weight, sums, scratch(ctx(), op.scratch_bytes(ops::Verb::forward))});
+      check(sums, packed_triangles(oracle::products_of_rows(counted), blocks),
+            fmt::format("{}{}{}", c().name, bias ? "" : ", no bias", weighted ? ", some samples" : ""));
+    }
 }
 
 std::vector<OnContext<WindowCase>> on_networks(const std::vector<WindowCase>& cases) {
@@ -128,27 +155,32 @@ struct KfacCase {
 class KfacOpsTest : public CaseTest<KfacCase> {
  protected:
   Tensor plain(const Array& a) { return put(ctx(), a, Layout::plain(a.shape)); }
-  /// Results of FactorInverses for A and G; empty where the context has no such op.
-  std::vector<Tensor> inverses(const Array& a, const Array& g, double damping, bool eigen,
-                               std::vector<std::int64_t> matrices = {0, 1}) {
-    const ops::FactorInversesDesc d{{TensorDesc::plain(a.shape), TensorDesc::plain(g.shape)},
-                                    std::move(matrices),
-                                    static_cast<float>(damping),
-                                    eigen};
+  /// Results of FactorInverses for A and G, in blocks of at most `most` rows; empty where the context has no such op.
+  std::vector<Tensor> inverses(const Array& a, const Array& g, double damping, bool eigen, std::int64_t most = 0,
+                               std::optional<std::vector<ops::FactorInversesDesc::Matrix>> matrices = {}) {
+    ops::FactorInversesDesc d{{DiagonalBlocks::of(a.shape[0], most), DiagonalBlocks::of(g.shape[0], most)},
+                              {},
+                              static_cast<float>(damping),
+                              eigen};
+    d.matrices = matrices ? *matrices : d.all_matrices();
     const auto op = make(d);
     if (!op) return {};
     std::vector<Tensor> results;
     for (const TensorDesc& r : d.inverses()) results.push_back(destination(ctx(), r.shape, r.layout));
     run_forward("inverses", *op,
-                {{plain(a), plain(g)}, results, scratch(ctx(), op->scratch_bytes(ops::Verb::forward))});
+                {{plain(oracle::diagonal_blocks(a, most)), plain(oracle::diagonal_blocks(g, most))},
+                 results,
+                 scratch(ctx(), op->scratch_bytes(ops::Verb::forward))});
     return results;
   }
-  Array direction(const Array& gradient, const Array& a, const Array& g, double damping, bool eigen) {
-    const auto inverse = inverses(a, g, damping, eigen);
+  Array direction(const Array& gradient, const Array& a, const Array& g, double damping, bool eigen,
+                  std::int64_t most = 0) {
+    const auto inverse = inverses(a, g, damping, eigen, most);
     if (inverse.empty()) return {};
-    KfacDirection op(ctx(), {gradient.shape[0], gradient.shape[1], eigen, static_cast<float>(damping)});
+    KfacDirection op(ctx(), {DiagonalBlocks::of(gradient.shape[0], most), DiagonalBlocks::of(gradient.shape[1], most),
+                             eigen, static_cast<float>(damping)});
     const Tensor dst = destination(ctx(), gradient.shape, Layout::plain(gradient.shape));
-    allow_calls(40);
+    allow_calls(400);
     run_forward("direction", op,
                 {plain(gradient), inverse[0], inverse[1], dst, scratch(ctx(), op.scratch_bytes(ops::Verb::forward))});
     return get(ctx(), dst);
@@ -170,7 +202,7 @@ TEST_P(KfacOpsTest, TakesPositionsOfAllParts) {
   EXPECT_EQ(op->description().rows(), 20);
   const auto rows_of = [&](const ops::StepParams& step) {
     const Tensor dst = destination(ctx(), {20, 2}, Layout::plain({20, 2}));
-    op->gather(put_step_params(ctx(), step), plain(x), Tensor(), 0, dst);
+    op->gather(put_step_params(ctx(), step), plain(x), Tensor(), 0, 0, dst);
     return get(ctx(), dst);
   };
   std::set<double> seen;
@@ -188,41 +220,66 @@ TEST_P(KfacOpsTest, TakesPositionsOfAllParts) {
   for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(second[i], both[20 + i]) << "another rank's first sample";
 }
 
-TEST_P(KfacOpsTest, FactorsAreRunningMeans) {
-  for (const bool bias : {false, true}) {
-    const ops::RunningFactorsDesc d{
-        .inputs = 3, .outputs = 2, .bias = bias, .positions = 6, .chosen = 4, .decay = 0.75f};
-    const auto op = make(d);
-    if (!op) return;
-    const std::int64_t n = d.a_rows();
-    Array a({n, n}), g({2, 2});
-    const Tensor held_a = plain(a), held_g = plain(g);
-    for (int step = 0; step < 5; ++step) {
-      // Step 2 is skipped and step 3 has no samples.
-      const bool changes = step != 2 && step != 3;
-      Array rows = oracle::random_uniform({8, 4}, fmt::format("rows{}", step));
-      for (std::int64_t i = 0; i < 8; ++i) rows[4 * i + 3] = 1;  // 2 samples with 4 of 6 positions
-      const Array gradients = oracle::random_uniform({12, 2}, fmt::format("gradients{}", step));
-      Array a_sums = oracle::products_of_rows(rows), g_sums = oracle::products_of_rows(gradients);
-      for (double& v : g_sums.data) v *= 8.0 * 8.0 * 0.25 * 0.25;  // loss scale 8, 4 samples in all
-      if (step == 2) g_sums.data[0] = std::numeric_limits<double>::infinity();
-      if (step == 3) a_sums = Array({4, 4}), g_sums = Array({2, 2});
-      op->forward({put_step_params(ctx(), {.inverse_samples = 0.25f}), plain(packed_triangle(a_sums)),
-                   plain(packed_triangle(g_sums)), held_a, held_g,
-                   put_loss_scale(ctx(), {.unscale = 0.125f, .skip = step == 2 ? 1 : 0}),
-                   scratch(ctx(), op->scratch_bytes(ops::Verb::forward))});
-      if (changes) {
-        const double keep = step == 0 ? 0 : 0.75;
-        const Array products = oracle::products_of_rows(gradients);
-        for (std::int64_t i = 0; i < n; ++i)
-          for (std::int64_t j = 0; j < n; ++j)
-            a[i * n + j] = keep * a[i * n + j] + (1 - keep) * a_sums[i * 4 + j] * 6 / 4 / 2;
-        for (std::int64_t i = 0; i < 4; ++i) g[i] = keep * g[i] + (1 - keep) * products[i] / (2 * 6);
+TEST_P(KfacOpsTest, BlocksAreOfAboutTheSameSize) {
+  for (const std::int64_t rows : {1, 2, 7, 36, 109, 6913})
+    for (const std::int64_t most : {0, 1, 5, 35, 36, 256}) {
+      const DiagonalBlocks b = DiagonalBlocks::of(rows, most);
+      const Array want = rows < 200 ? oracle::diagonal_blocks(Array({rows, rows}), most) : Array();
+      if (!want.empty()) {
+        EXPECT_EQ(b.whole().shape, want.shape) << rows << " rows, " << most;
       }
-      check(held_a, a, fmt::format("A after step {}", step));
-      check(held_g, g, fmt::format("G after step {}", step));
+      EXPECT_EQ(b.first(b.count - 1) + b.rows_of(b.count - 1), rows);
+      EXPECT_GT(b.rows_of(b.count - 1), 0);
+      if (most > 0) {
+        EXPECT_LE(b.size, most);
+      }
     }
-  }
+}
+
+TEST_P(KfacOpsTest, FactorsAreRunningMeans) {
+  struct Sizes {
+    std::int64_t inputs, outputs, most;
+  };
+  for (const Sizes& size : {Sizes{3, 2, 0}, {3, 3, 2}, {75, 40, 0}, {75, 40, 38}})
+    for (const bool bias : {false, true}) {
+      const std::int64_t n = size.inputs + (bias ? 1 : 0), all = size.inputs + 1, m = size.outputs;
+      const ops::RunningFactorsDesc d{.a_blocks = DiagonalBlocks::of(n, size.most),
+                                      .g_blocks = DiagonalBlocks::of(m, size.most),
+                                      .bias = bias,
+                                      .positions = 6,
+                                      .chosen = 4,
+                                      .decay = 0.75f};
+      const auto op = make(d);
+      if (!op) return;
+      Array a({n, n}), g({m, m});
+      const Tensor held_a = plain(Array(d.a().shape)), held_g = plain(Array(d.g().shape));
+      for (int step = 0; step < 5; ++step) {
+        // Step 2 is skipped and step 3 has no samples.
+        const bool changes = step != 2 && step != 3;
+        Array rows = oracle::random_uniform({8, all}, fmt::format("rows{}", step));
+        for (std::int64_t i = 0; i < 8; ++i) rows[all * i + all - 1] = 1;  // 2 samples with 4 of 6 positions
+        const Array gradients = oracle::random_uniform({12, m}, fmt::format("gradients{}", step));
+        Array a_sums = oracle::products_of_rows(rows), g_sums = oracle::products_of_rows(gradients);
+        for (double& v : g_sums.data) v *= 8.0 * 8.0 * 0.25 * 0.25;  // loss scale 8, 4 samples in all
+        if (step == 2) g_sums.data[0] = std::numeric_limits<double>::infinity();
+        if (step == 3) a_sums = Array({all, all}), g_sums = Array({m, m});
+        op->forward({put_step_params(ctx(), {.inverse_samples = 0.25f}),
+                     plain(packed_triangles(a_sums, ops::RunningFactorsDesc::sums_of(d.a_blocks, bias))),
+                     plain(packed_triangles(g_sums, d.g_blocks)), held_a, held_g,
+                     put_loss_scale(ctx(), {.unscale = 0.125f, .skip = step == 2 ? 1 : 0}),
+                     scratch(ctx(), op->scratch_bytes(ops::Verb::forward))});
+        if (changes) {
+          const double keep = step == 0 ? 0 : 0.75;
+          const Array products = oracle::products_of_rows(gradients);
+          for (std::int64_t i = 0; i < n; ++i)
+            for (std::int64_t j = 0; j < n; ++j)
+              a[i * n + j] = keep * a[i * n + j] + (1 - keep) * a_sums[i * all + j] * 6 / 4 / 2;
+          for (std::int64_t i = 0; i < m * m; ++i) g[i] = keep * g[i] + (1 - keep) * products[i] / (2 * 6);
+        }
+        check(held_a, oracle::diagonal_blocks(a, size.most), fmt::format("A after step {}", step));
+        check(held_g, oracle::diagonal_blocks(g, size.most), fmt::format("G after step {}", step));
+      }
+    }
 }
 
 /// Four samples of one layer, in f64 by an independent program.
@@ -280,15 +337,18 @@ TEST_P(KfacOpsTest, DirectionsMatchTheOracle) {
     const Array a = factor(columns, "a"), g = factor(rows, "g"),
                 gradient = oracle::random_uniform({rows, columns}, "gradient");
     for (const double damping : {0.003, 1.0})
-      for (const bool eigen : {false, true}) {
-        const Array got = direction(gradient, a, g, static_cast<float>(damping), eigen);
-        if (got.empty()) return;
-        const double used = static_cast<double>(static_cast<float>(damping));
-        const Array want =
-            eigen ? oracle::exact_direction(gradient, a, g, used) : oracle::factored_direction(gradient, a, g, used);
-        EXPECT_TRUE(close(got, want, fmt::format("{} x {}, damping {}, eigen {}", rows, columns, damping, eigen),
-                          {2e-5, 1e-5}));
-      }
+      for (const bool eigen : {false, true})
+        for (const std::int64_t most : {0, 4}) {
+          const Array got = direction(gradient, a, g, static_cast<float>(damping), eigen, most);
+          if (got.empty()) return;
+          const double used = static_cast<double>(static_cast<float>(damping));
+          const Array of_a = oracle::block_diagonal(a, most), of_g = oracle::block_diagonal(g, most);
+          const Array want = eigen ? oracle::exact_direction(gradient, of_a, of_g, used)
+                                   : oracle::factored_direction(gradient, of_a, of_g, used);
+          EXPECT_TRUE(close(
+              got, want, fmt::format("{} x {}, damping {}, eigen {}, blocks {}", rows, columns, damping, eigen, most),
+              {2e-5, 1e-5}));
+        }
   }
 }
 
@@ -321,7 +381,7 @@ TEST_P(KfacOpsTest, InversesOfOtherRanksAndOfEmptyFactorsAreZero) {
   const Array a = oracle::products_of_rows(oracle::random_uniform({9, 4}, "a")),
               g = oracle::products_of_rows(oracle::random_uniform({9, 3}, "g"));
   for (const bool eigen : {false, true}) {
-    const auto mine = inverses(a, g, 0.1, eigen, {1});
+    const auto mine = inverses(a, g, 0.1, eigen, 0, {{{1, 0}}});
     if (mine.empty()) return;
     for (const double v : get(ctx(), mine[0]).data) EXPECT_EQ(v, 0);
     EXPECT_NE(get(ctx(), mine[1])[0], 0);
@@ -342,19 +402,40 @@ TEST_P(KfacOpsTest, SingularFactorsHaveFiniteInverses) {
   }
 }
 
+/// Inputs that are always zero, in a block of their own.
+TEST_P(KfacOpsTest, BlocksOfZerosHaveNoDirection) {
+  if (!is_whole()) return;
+  Array rows = oracle::random_uniform({9, 5}, "a"), gradient = oracle::random_uniform({3, 5}, "gradient");
+  for (std::int64_t i = 0; i < 9; ++i) rows[5 * i + 3] = rows[5 * i + 4] = 0;
+  for (std::int64_t i = 0; i < 3; ++i) gradient[5 * i + 3] = gradient[5 * i + 4] = 0;
+  const Array a = oracle::products_of_rows(rows), g = oracle::products_of_rows(oracle::random_uniform({9, 3}, "g"));
+  for (const bool eigen : {false, true})
+    for (const double damping : {0.0, 0.1}) {
+      const Array got = direction(gradient, a, g, damping, eigen, 3);
+      if (got.empty()) return;
+      EXPECT_TRUE(all_finite(got)) << eigen << damping;
+      EXPECT_NE(got[0], 0);
+      for (std::int64_t i = 0; i < 3; ++i) {
+        EXPECT_EQ(got[5 * i + 3], 0);
+        EXPECT_EQ(got[5 * i + 4], 0);
+      }
+    }
+}
+
 TEST_P(KfacOpsTest, ClipsAllLayersByOneNumber) {
   const Shape shape{2, 3};
   const Array direction = oracle::random_uniform(shape, "d"), gradient = oracle::random_uniform(shape, "g");
   for (const double size : {0.0, 1e-4, 10.0})
     for (const float clip_norm : {0.0f, 2.0f}) {
-      const ops::KlClipDesc d{TensorDesc::plain(shape), 1, 0.001f, clip_norm};
+      const Layout apart = size == 10 ? Layout::strided(shape, {5, 1}) : Layout::plain(shape);
+      const ops::KlClipDesc d{{shape, DType::f32, apart}, 1, 0.001f, clip_norm};
       const auto op = make(d);
       if (!op) return;
-      const Tensor dst = destination(ctx(), shape, d.direction.layout);
+      const Tensor dst = destination(ctx(), shape, d.dst().layout);
       const double f = 0.5 * (clip_norm > 0 ? 2.0 / (0.5 * 8) : 1);  // the norm of the scaled gradients is 8
       run_forward("clip", *op,
-                  {put_step_params(ctx(), {.learning_rate = 0.1f}), plain(direction), plain(gradient),
-                   put_f64(ctx(), {Shape{3}, {size, size, 2 * size}}),
+                  {put_step_params(ctx(), {.learning_rate = 0.1f}), put(ctx(), direction, apart),
+                   put(ctx(), gradient, apart), put_f64(ctx(), {Shape{3}, {size, size, 2 * size}}),
                    clip_norm > 0 ? put_f64(ctx(), {Shape{2}, {60, 4}}) : Tensor(), dst,
                    put_loss_scale(ctx(), {.unscale = 0.5f})});
       const double lr = static_cast<double>(0.1f), sum = lr * lr * f * f * 4 * size;

@@ -172,7 +172,7 @@ SupportCell cell(const GraftDirectionDesc& d, Device&) { return {"GraftDirection
 SupportCell cell(const InverseRootsDesc& d, Device&) { return {"InverseRoots", "", d.srcs.at(0).dtype}; }
 SupportCell cell(const ShampooStepDesc& d, Device&) { return {"ShampooStep", "", d.param.dtype}; }
 SupportCell cell(const EigenQuotientDesc&, Device&) { return {"EigenQuotient", "", DType::f32}; }
-SupportCell cell(const FactorInversesDesc& d, Device&) { return {"FactorInverses", "", d.factors.at(0).dtype}; }
+SupportCell cell(const FactorInversesDesc&, Device&) { return {"FactorInverses", "", DType::f32}; }
 SupportCell cell(const InnerProductDesc& d, Device&) { return {"InnerProduct", "", d.src.dtype}; }
 SupportCell cell(const KlClipDesc& d, Device&) { return {"KlClip", "", d.direction.dtype}; }
 SupportCell cell(const PackedTriangleDesc&, Device&) { return {"PackedTriangle", "", DType::f32}; }
@@ -329,11 +329,11 @@ InverseRootsDesc example(DType t) {
 }
 template <>
 EigenQuotientDesc example(DType) {
-  return {4, 8, 0.01f};
+  return {DiagonalBlocks::of(4, 0), 8, 0.01f};
 }
 template <>
-FactorInversesDesc example(DType t) {
-  return {{plain({4, 4}, t), plain({3, 3}, t)}, {0, 1}, 0.01f};
+FactorInversesDesc example(DType) {
+  return {{DiagonalBlocks::of(4, 0), DiagonalBlocks::of(3, 2)}, {{0, 0}, {1, 1}}, 0.01f};
 }
 template <>
 PackedTriangleDesc example(DType) {
@@ -346,7 +346,7 @@ PatchesDesc example(DType t) {
 }
 template <>
 RunningFactorsDesc example(DType) {
-  return {8, 4};
+  return {DiagonalBlocks::of(9, 0), DiagonalBlocks::of(4, 0)};
 }
 template <>
 LambDirectionDesc example(DType t) {

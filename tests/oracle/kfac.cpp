@@ -53,6 +53,38 @@ Array transposed(const Array& a) {
 
 Array products_of_rows(const Array& rows) { return matrix_product(transposed(rows), rows); }
 
+namespace {
+
+/// Rows of a block.
+std::int64_t block_rows(std::int64_t n, std::int64_t most) {
+  if (most <= 0 || n <= most) return n;
+  std::int64_t count = 1, rows = 1;
+  while (count * most < n) ++count;
+  while (count * rows < n) ++rows;
+  return rows;
+}
+
+}  // namespace
+
+Array diagonal_blocks(const Array& m, std::int64_t most) {
+  const std::int64_t n = m.shape[0], size = block_rows(n, most);
+  std::int64_t count = 0;
+  while (count * size < n) ++count;
+  Array blocks({count, size, size});
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = 0; j < n; ++j)
+      if (i / size == j / size) blocks[(i / size * size + i % size) * size + j % size] = m[i * n + j];
+  return blocks;
+}
+
+Array block_diagonal(const Array& m, std::int64_t most) {
+  const std::int64_t n = m.shape[0], size = block_rows(n, most);
+  Array kept({n, n});
+  for (std::int64_t i = 0; i < n; ++i)
+    for (std::int64_t j = i / size * size; j < n && j / size == i / size; ++j) kept[i * n + j] = m[i * n + j];
+  return kept;
+}
+
 Array solve(const Array& matrix, const Array& right) {
   Array m = matrix, b = right;
   const std::int64_t n = m.shape[0], columns = b.shape[1];

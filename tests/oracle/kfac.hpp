@@ -13,6 +13,13 @@ Array patch_rows(const Array& src, const ops::ConvParams& window, bool ones);
 /// rows^T rows, (columns, columns).
 Array products_of_rows(const Array& rows);
 
+/// The diagonal blocks of a matrix, (count, size, size), with zeros at the end of a smaller last one. Their number is
+/// the smallest for which none has more than `most` rows (0: any number), and all but the last one have as few rows as
+/// that number allows.
+Array diagonal_blocks(const Array& m, std::int64_t most);
+/// The matrix with zeros outside these blocks.
+Array block_diagonal(const Array& m, std::int64_t most);
+
 /// x with m x = b, by Gauss' method; b and x may have several columns.
 Array solve(const Array& m, const Array& b);
 

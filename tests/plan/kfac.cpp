@@ -21,10 +21,7 @@ namespace keelson::testing {
 namespace {
 
 /// In a build without LAPACK K-FAC has no inverses.
-bool has_inverses(Context& where) {
-  const TensorDesc d = TensorDesc::plain({2, 2});
-  return where.try_make(ops::FactorInversesDesc{{d, d}, {0, 1}, 0.1f}) != nullptr;
-}
+bool has_inverses(Context& where) { return where.try_make(ops::FactorInversesDesc{{{}, {}}, {}, 0.1f}) != nullptr; }
 
 constexpr std::int64_t batch = 3;
 
@@ -162,13 +159,19 @@ void KfacTest::check_steps(const Kfac& o, int steps) {
       }
       if (i % o.inv_update_steps == 0) f.used_a = f.a, f.used_g = f.g;
       const auto what = fmt::format("{} after step {}", l.name, i);
-      EXPECT_TRUE(close(state_of(parameters, o, l.name + "/weights", "a_factor"), f.a, "A of " + what, {1e-4, 1e-4}));
-      EXPECT_TRUE(close(state_of(parameters, o, l.name + "/weights", "g_factor"), f.g, "G of " + what, {1e-3, 1e-3}));
+      const auto expect_blocks = [&](const char* state, const Array& m, double tolerance) {
+        EXPECT_TRUE(close(state_of(parameters, o, l.name + "/weights", state), oracle::diagonal_blocks(m, o.block_size),
+                          state + (" of " + what), {tolerance, tolerance}));
+      };
+      expect_blocks("a_factor", f.a, 1e-4);
+      expect_blocks("g_factor", f.g, 1e-3);
       const Array gradient = oracle::weights_and_bias_as_matrix(directions.at(l.name + "/weights"),
                                                                 bias ? directions.at(l.name + "/bias") : Array());
       const double damping = static_cast<double>(o.damping);
-      const Array direction = o.eigen ? oracle::exact_direction(gradient, f.used_a, f.used_g, damping)
-                                      : oracle::factored_direction(gradient, f.used_a, f.used_g, damping);
+      const Array used_a = oracle::block_diagonal(f.used_a, o.block_size),
+                  used_g = oracle::block_diagonal(f.used_g, o.block_size);
+      const Array direction = o.eigen ? oracle::exact_direction(gradient, used_a, used_g, damping)
+                                      : oracle::factored_direction(gradient, used_a, used_g, damping);
       const double rate = l.name == "dense1" && !o.groups.empty() ? 0.5 : 1;
       products += rate * rate * oracle::dot(direction, gradient);
       matrices[l.name] = direction;
@@ -214,6 +217,56 @@ TEST_P(KfacTest, StepsMatchTheOracle) {
     o.factor_update_steps = o.inv_update_steps = 1;
     check_steps(o, 3);
   }
+}
+
+/// Of 5 rows or fewer: A of conv1 has six blocks, the last one of 3 rows, that of conv2 a last one of 1 row and no
+/// bias; G of dense1 has two of 3.
+TEST_P(KfacTest, StepsWithBlocksMatchTheOracle) {
+  for (const bool eigen : {false, true}) {
+    Kfac o;
+    o.eigen = eigen;
+    o.damping = 0.03f;
+    o.block_size = 5;
+    o.factor_update_steps = 2;
+    o.inv_update_steps = 4;
+    check_steps(o, 6);
+    const Graph graph = images();
+    Parameters parameters(graph, ctx(), 1);
+    set_own_shapes(parameters, o);
+    const auto shape = [&](const char* name, const char* state) {
+      return parameters.find(name)->shape_of(number_of(o, state));
+    };
+    EXPECT_EQ(shape("conv1/weights", "a_factor"), (Shape{6, 5, 5}));
+    EXPECT_EQ(shape("conv2/weights", "a_factor"), (Shape{8, 5, 5}));
+    EXPECT_EQ(shape("dense1/weights", "g_factor"), (Shape{2, 3, 3}));
+    EXPECT_EQ(shape("dense1/weights", "g_inverse"), eigen ? (Shape{2, 4, 3}) : (Shape{2, 3, 3}));
+  }
+}
+
+/// Blocks that are not cut are the whole factor: the same bits.
+TEST_P(KfacTest, LargeBlocksChangeNothing) {
+  const Graph graph = images();
+  const auto parameters_with = [&](std::int32_t block_size) {
+    Kfac o;
+    o.block_size = block_size;
+    Parameters parameters(graph, ctx(), 1);
+    Executor executor(graph, parameters, {.batch = batch, .optimizer = &o});
+    std::vector<float> all;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      set_input(ctx(), executor, "x", oracle::random_uniform({batch, 3, 8, 8}, "x"));
+      set_input(ctx(), executor, "y", oracle::random_uniform({batch, 2}, "y"));
+      executor.forward({.step = i, .inverse_samples = 1.0f / batch, .learning_rate = 0.01f});
+      executor.backward();
+      executor.update();
+    }
+    for (const auto& p : parameters.all()) {
+      const auto values = parameters.get(p);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  };
+  EXPECT_EQ(parameters_with(0), parameters_with(36));
+  EXPECT_NE(parameters_with(0), parameters_with(35));
 }
 
 /// Samples of weight 0 count nowhere.
@@ -335,7 +388,8 @@ TEST_P(KfacTest, TakesTheFactorsOfTheLastMicroBatch) {
   executor.update();
   Array a = oracle::products_of_rows(oracle::patch_rows(last, same_window(last.shape, 1), true));
   for (double& v : a.data) v /= 2;
-  EXPECT_TRUE(close(state_of(parameters, o, "conv1/weights", "a_factor"), a, "A", {1e-4, 1e-4}));
+  EXPECT_TRUE(
+      close(state_of(parameters, o, "conv1/weights", "a_factor"), oracle::diagonal_blocks(a, 0), "A", {1e-4, 1e-4}));
 }
 
 /// Factors are f32 whatever the layers multiply; a step whose gradients are infinite leaves them alone.
@@ -382,7 +436,10 @@ TEST_P(KfacTest, RefusesWhatItCannotDo) {
   Graph wide;
   mse(dense(wide.input("x", {8193}), 1, "out"), wide.input("y", {1}));
   Kfac o;
+  EXPECT_EQ(refusal(wide, o), "nothing");
+  o.block_size = 0;
   expect(refusal(wide, o), "plain_above");
+  expect(refusal(wide, o), "block_size");
   o.plain_above = 8192;
   EXPECT_EQ(refusal(wide, o), "nothing");
   const Graph graph = images();
@@ -393,6 +450,11 @@ TEST_P(KfacTest, RefusesWhatItCannotDo) {
   wrong = {};
   wrong.factor_update_steps = 0;
   expect(refusal(graph, wrong), "factor_update_steps");
+  for (const std::int32_t rows : {-1, 8193}) {
+    wrong = {};
+    wrong.block_size = rows;
+    expect(refusal(graph, wrong), "block_size");
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Contexts, KfacTest, ::testing::ValuesIn(network_contexts()),

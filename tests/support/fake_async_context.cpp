@@ -161,10 +161,11 @@ struct AsyncCell : AsyncBase<RecurrentCell> {
 };
 struct AsyncPatches : AsyncBase<Patches> {
   using AsyncBase::AsyncBase;
-  void gather(const Tensor& step_params, const Tensor& src, const Tensor& weight, std::int64_t first,
-              const Tensor& dst) override {
-    queue({step_params, src, weight, dst},
-          [first](auto& o, const Tensor* t) { o.gather(t[0], t[1], t[2], first, t[3]); });
+  void gather(const Tensor& step_params, const Tensor& src, const Tensor& weight, std::int64_t first_row,
+              std::int64_t first_column, const Tensor& dst) override {
+    queue({step_params, src, weight, dst}, [first_row, first_column](auto& o, const Tensor* t) {
+      o.gather(t[0], t[1], t[2], first_row, first_column, t[3]);
+    });
   }
 };
 struct AsyncPackedTriangle : AsyncBase<PackedTriangle> {

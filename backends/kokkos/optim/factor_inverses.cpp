@@ -18,16 +18,26 @@ double inverse_flops(std::int64_t n, bool eigen) {
   return (eigen ? 9.0 : 1.0) * static_cast<double>(n) * static_cast<double>(n * n);
 }
 
-double mean_of_diagonal(const float* m, Index n) {
+double mean_of_diagonal(const float* blocks, const DiagonalBlocks& b) {
   double sum = 0;
-  for (Index i = 0; i < n; ++i) sum += static_cast<double>(m[i * (n + 1)]);
-  return sum / static_cast<double>(n);
+  for (Index k = 0; k < b.count; ++k)
+    for (Index i = 0; i < b.size; ++i) sum += static_cast<double>(blocks[(k * b.size + i) * b.size + i]);
+  return sum / static_cast<double>(b.rows);
+}
+
+bool is_zero(const float* m, Index n, Index stride) {
+  for (Index i = 0; i < n; ++i)
+    if (m[i * stride + i] != 0) return false;
+  return true;
 }
 
 class LapackFactorInverses : public FactorInverses {
  public:
   explicit LapackFactorInverses(const FactorInversesDesc& d)
-      : d_(d), shares_(rows_of(d)), works_(d.matrices.size()), damping_(d.matrices.size()) {}
+      : d_(d),
+        shares_(rows_of(d), d.eigen ? lapack::scratch_doubles : lapack::scratch_doubles_of_inverse),
+        works_(d.matrices.size()),
+        damping_(d.matrices.size()) {}
 
   Layout layout(Verb, Role) const override { return Layout::any(); }
   std::string name(Verb) const override { return d_.eigen ? "dsyevd" : "dpotri"; }
@@ -44,6 +54,9 @@ class LapackFactorInverses : public FactorInverses {
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [factors, inverses, scratch] = args;
     for (const Tensor& t : inverses) std::fill_n(t.data<float>(), t.elements(), 0.0f);
+    means_.clear();
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      means_.push_back(mean_of_diagonal(factors[i].data<float>(), d_.blocks[i]));
     for (std::size_t i = 0; i < works_.size(); ++i) prepare(i, factors, inverses);
     shares_.run("keelson::factor_inverses", scratch.raw(), [this](std::size_t i, double* memory) {
       if (works_[i].n == 0) return;
@@ -57,26 +70,26 @@ class LapackFactorInverses : public FactorInverses {
  private:
   static std::vector<std::int64_t> rows_of(const FactorInversesDesc& d) {
     std::vector<std::int64_t> rows;
-    for (const auto m : d.matrices) rows.push_back(d.factors[static_cast<std::size_t>(m)].shape[0]);
+    for (const auto& m : d.matrices) rows.push_back(d.blocks[static_cast<std::size_t>(m.factor)].rows_of(m.block));
     return rows;
   }
 
   /// A matrix of no rows has nothing to be done.
   void prepare(std::size_t i, const std::vector<Tensor>& factors, const std::vector<Tensor>& inverses) {
-    const auto mine = static_cast<std::size_t>(d_.matrices[i]);
-    const Tensor &own = factors[mine], &other = factors[mine ^ 1];
-    const std::int64_t n = own.shape()[0];
-    const double mean = mean_of_diagonal(own.data<float>(), n),
-                 mean_of_other = mean_of_diagonal(other.data<float>(), other.shape()[0]);
-    const bool is_empty = mean == 0 || mean_of_other == 0;
-    works_[i] = {own.data<float>(), inverses[mine].data<float>(), is_empty ? 0 : n, n};
+    const auto mine = static_cast<std::size_t>(d_.matrices[i].factor);
+    const Index block = d_.matrices[i].block, n = d_.blocks[mine].rows_of(block), size = d_.blocks[mine].size;
+    const float* const src = factors[mine].data<float>() + block * size * size;
+    float* const dst = inverses[mine].data<float>() + block * size * (size + (d_.eigen ? 1 : 0));
+    const double mean = means_[mine], mean_of_other = means_[mine ^ 1];
+    const bool is_empty = mean == 0 || mean_of_other == 0 || (d_.damping == 0 && is_zero(src, n, size));
+    works_[i] = {src, dst, is_empty ? 0 : n, size};
     damping_[i] = std::sqrt(static_cast<double>(d_.damping) * mean / mean_of_other);
   }
 
   FactorInversesDesc d_;
   MatrixShares shares_;
   std::vector<lapack::Matrix> works_;
-  std::vector<double> damping_;
+  std::vector<double> means_, damping_;  ///< means_: of the diagonals of the factors
 };
 
 #endif
@@ -91,12 +104,12 @@ Expected<FactorInverses> make(const FactorInversesDesc& d) {
   if (!lapack::available())
     return std::string("this build has no LAPACK: install LAPACK, e.g. OpenBLAS, and build again");
   if (!(d.damping >= 0)) return fmt::format("damping is {}, expected 0 or more", d.damping);
-  if (d.factors.size() % 2 != 0) return fmt::format("{} factors, expected two for each layer", d.factors.size());
-  for (const TensorDesc& f : d.factors)
-    if (f.dtype != DType::f32 || f.shape.rank() != 2 || f.shape[0] != f.shape[1] || !f.layout.is_plain(f.shape))
-      return fmt::format("a factor is {}, expected a plain square matrix of f32", to_string(f));
-  for (const auto m : d.matrices)
-    if (m < 0 || m >= std::ssize(d.factors)) return fmt::format("there is no factor {}", m);
+  if (d.blocks.size() % 2 != 0) return fmt::format("{} factors, expected two for each layer", d.blocks.size());
+  for (const auto& m : d.matrices) {
+    if (m.factor < 0 || m.factor >= std::ssize(d.blocks)) return fmt::format("there is no factor {}", m.factor);
+    if (m.block < 0 || m.block >= d.blocks[static_cast<std::size_t>(m.factor)].count)
+      return fmt::format("factor {} has no block {}", m.factor, m.block);
+  }
   return std::unique_ptr<FactorInverses>(std::make_unique<LapackFactorInverses>(d));
 #endif
 }

@@ -48,21 +48,21 @@ struct PatchGeometry {
   }
 };
 
-/// On a CPU an item writes a row, on a GPU an element.
+/// Writes a part of the matrix: on a CPU an item writes a row, on a GPU an element.
 template <class T>
 struct GatherPatches {
   PatchGeometry g;
   const StepParams* step_params;
   const T* src;
   const float* weight;
-  Index first;
+  Index first_row, first_column, columns;
   float* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     if constexpr (runs_on_host)
-      write(item, 0, g.columns);
+      write(item, first_column, first_column + columns);
     else
-      write(item / g.columns, item % g.columns, item % g.columns + 1);
+      write(item / columns, first_column + item % columns, first_column + item % columns + 1);
   }
 
   /// Position number k of those that are taken of an image.
@@ -77,8 +77,8 @@ struct GatherPatches {
   }
 
   KOKKOS_FUNCTION void write(Index row, Index begin, Index end) const {
-    float* const to = dst + row * g.columns;
-    const Index number = first + row, image = number / g.chosen;
+    float* const to = dst + row * columns - first_column;
+    const Index number = first_row + row, image = number / g.chosen;
     if (weight && weight[image / g.images_of_sample] == 0) {
       for (Index i = begin; i < end; ++i) to[i] = 0;
       return;
@@ -157,14 +157,16 @@ class KokkosPatches : public Patches {
     return {0, written * sizeof(float) + static_cast<double>(desc_.src.bytes())};
   }
 
-  void gather(const Tensor& step_params, const Tensor& src, const Tensor& weight, std::int64_t first,
-              const Tensor& dst) override {
-    const Index rows = dst.shape()[0];
-    KEELSON_EXPECT(first >= 0 && first + rows <= desc_.rows() && dst.shape()[1] == geometry_.columns);
+  void gather(const Tensor& step_params, const Tensor& src, const Tensor& weight, std::int64_t first_row,
+              std::int64_t first_column, const Tensor& dst) override {
+    const Index rows = dst.shape()[0], columns = dst.shape()[1];
+    KEELSON_EXPECT(first_row >= 0 && first_row + rows <= desc_.rows());
+    KEELSON_EXPECT(first_column >= 0 && first_column + columns <= geometry_.columns);
     with_type(desc_.src.dtype, [&]<class T>(T) {
-      launch("keelson::kfac::patches", runs_on_host ? rows : rows * geometry_.columns,
+      launch("keelson::kfac::patches", runs_on_host ? rows : rows * columns,
              GatherPatches<T>{geometry_, static_cast<const StepParams*>(step_params.raw()), src.data<T>(),
-                              weight ? weight.data<float>() : nullptr, first, dst.data<float>()});
+                              weight ? weight.data<float>() : nullptr, first_row, first_column, columns,
+                              dst.data<float>()});
     });
   }
 
