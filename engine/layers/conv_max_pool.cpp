@@ -75,6 +75,15 @@ BufferId forward_as_one(ForwardBuilder& p, const ForwardOp& op, const WeightedPa
   return workspace;
 }
 
+/// For an optimizer that observes the layer: a pooling whose backward pass reads the argmax indices of this forward
+/// pass. Null if no backend has one.
+std::shared_ptr<ops::Pool> make_unpooling(ForwardBuilder& p, const ops::ConvMaxPoolForwardDesc& d) {
+  auto made = p.try_make(ops::PoolDesc{d.pool, {d.conv.dst.shape, d.dst.dtype, d.conv.dst.layout}, d.dst, true});
+  const bool reads_indices =
+      made && made->workspace_bytes() > 0 && made->layout(backward_data, diff_dst) == d.dst.layout;
+  return reads_indices ? std::shared_ptr<ops::Pool>(std::move(made)) : nullptr;
+}
+
 /// With results of 16 bits: the forward pass as one call, and the gradient of the weights with argmax indices. Null if
 /// a backend has only one of them.
 std::optional<BackwardFn> plan_as_one(ForwardBuilder& p, const ops::ConvDesc& conv, const ops::PoolParams& pool,
@@ -95,6 +104,12 @@ std::optional<BackwardFn> plan_as_one(ForwardBuilder& p, const ops::ConvDesc& co
   };
 }
 
+/// The gradient of the convolution's result, in a new buffer.
+BufferId unpooled(BackwardBuilder& b, const PlannedPool& pool, BufferId diff, const Shape& shape) {
+  return pool_backward(
+      b, pool, diff, [&](const Layout& layout, DType type) { return b.new_buffer("diff_dst", {shape, type, layout}); });
+}
+
 }  // namespace
 
 BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, const ops::ConvDesc& conv,
@@ -103,16 +118,22 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
   const auto activation = conv.params.activation;
   const ops::PoolParams pool = pool_params(ops::PoolKind::max, pooling, conv.dst.shape);
   const bool f32 = p.result_type() == DType::f32;
-  const bool observed = p.is_observed();  // then the gradient of the convolution's result has to exist
+  const bool observed = p.is_observed();  // then the gradient of the convolution's result has to exist in some steps
   const ConvMaxPoolOp sparse = p.training() && f32 ? make_backward(p, conv, pool) : nullptr;
-  if (!observed && (sparse || (!p.training() && f32))) {
+  if (sparse || (!p.training() && f32)) {
     const DType type = p.compute();
     ForwardOp op = make_forward(p, conv, pool, type);
     if (!op && type != DType::f32) op = make_forward(p, conv, pool, DType::f32);
-    if (op) {
-      const BufferId indices = forward_as_one(p, op, of), x = p.src_buffer(0), y = p.dst();
+    const auto unpooling = op && observed ? make_unpooling(p, op->description()) : nullptr;
+    const BufferId x = p.src_buffer(0);
+    if (op && (!observed || (unpooling && p.desc(x).layout.is_strided()))) {
+      const BufferId indices = forward_as_one(p, op, of), y = p.dst();
       return [=](BackwardBuilder& b) {
-        backward_by_argmax(b, sparse, x, activation_backward(b, activation, y, b.diff_dst()), indices, has_bias);
+        const BufferId diff = activation_backward(b, activation, y, b.diff_dst());
+        if (observed)
+          b.observe(conv.params, x,
+                    [&] { return unpooled(b, {unpooling, indices, y, DType::f32}, diff, conv.dst.shape); });
+        backward_by_argmax(b, sparse, x, diff, indices, has_bias);
       };
     }
   }
@@ -135,11 +156,7 @@ BackwardFn plan_conv_max_pool(ForwardBuilder& p, const PoolOptions& pooling, con
                                      p.desc(planned.dst));
   return [=](BackwardBuilder& b) {
     const BufferId diff = activation_backward(b, activation, planned.dst, b.diff_dst());
-    const auto unpool = [&] {
-      return pool_backward(b, planned, diff, [&](const Layout& layout, DType type) {
-        return b.new_buffer("diff_dst", {conv.dst.shape, type, layout});
-      });
-    };
+    const auto unpool = [&] { return unpooled(b, planned, diff, conv.dst.shape); };
     // The other gradients know from the argmax indices which elements are not zero, and need no such tensor.
     if (by_argmax || of_weights) observe_weighted(b, f, unpool);
     if (by_argmax) return backward_by_argmax(b, sparse, f.src, diff, planned.workspace, has_bias);
