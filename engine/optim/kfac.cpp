@@ -38,9 +38,8 @@ TensorDesc bias_within(std::int64_t rows, std::int64_t columns) {
 void require_factors(const std::string& weights, std::int64_t rows) {
   if (rows > most_factor_rows)
     refuse(
-        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting block_size=256, so "
-        "that "
-        "factors are cut into blocks, or plain_above={}, so that such layers move by momentum SGD",
+        "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting block_size=128, which "
+        "cuts factors into blocks, or plain_above={}, which lets such layers move by momentum SGD",
         weights, rows, most_factor_rows, most_factor_rows);
 }
 

@@ -42,13 +42,13 @@ struct Kfac : Optimizer {
       factor_decay = 0.95f,               ///< decay rate of the running means of the factors
       kl_clip = 0.001f;                   ///< bound on the change of the predictions in a step; 0: none
   std::int32_t factor_update_steps = 10,  ///< steps from one update of the factors to the next
-      inv_update_steps = 100;             ///< steps from one computation of the inverses to the next
+      inv_update_steps = 10;              ///< steps from one computation of the inverses to the next
   /// Positions of a sample of which A is made, for convolutions with more: one of each of so many parts of the source,
   /// at random. 0: all. G is always made of all.
   std::int32_t factor_positions = 1024;
   /// Factors with more rows are cut into diagonal blocks of about the same size, of so many rows or fewer, in the order
   /// of the rows; what lies outside the blocks counts as zero. 0: none, and factors of more than 8193 rows are refused.
-  std::int32_t block_size = 256;
+  std::int32_t block_size = 128;
   std::int32_t plain_above = 0;  ///< layers with a factor of more rows move by momentum SGD; 0: none
   /// Directions by eigenvectors, which fit small damping better and cost some ten times as much as inverses with
   /// factored damping.
