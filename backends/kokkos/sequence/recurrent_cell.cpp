@@ -1,6 +1,7 @@
 #include "engine/ops/recurrent_cell.hpp"
 
 #include "backends/common/divider.hpp"
+#include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/common/values.hpp"
 #include "backends/kokkos/common/vector_math.hpp"
 #include "backends/kokkos/makers.hpp"
@@ -38,6 +39,18 @@ struct Item {
     end = begin + g.run < g.hidden ? begin + g.run : g.hidden;
   }
 };
+
+/// Prefetches `vectors` vectors of H of the next sample. `row`: those of sample it.n. The samples' rows of one step are
+/// `stride` elements apart, too far for the processor's own prefetching.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION void prefetch_next(const Grid& g, const Item& it, const T* row, Index stride,
+                                               Index vectors = 1) {
+  if constexpr (!runs_on_host) return;
+  if (it.n + 1 == g.batch) return;
+  constexpr Index line = 64 / static_cast<Index>(sizeof(T));
+  for (Index v = 0; v < vectors; ++v)
+    for (Index j = it.begin; j < it.end; j += line) prefetch<true>(row + stride + v * g.hidden + j);
+}
 
 /// Copies the state before the first step into row 0 of each sample.
 template <class T>
@@ -85,6 +98,11 @@ struct LstmForward {
     H* h_to = h_next.of(it.n);
     float* c_to = c_next.of(it.n);
     T* h_out = dst + row * hidden;
+    prefetch_next(g, it, xi, g.steps * 4 * hidden, 4);
+    prefetch_next(g, it, c, g.steps * hidden);
+    prefetch_next(g, it, c_to, c_next.stride);
+    prefetch_next(g, it, h_to, h_next.stride);
+    prefetch_next(g, it, h_out, g.steps * hidden);
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index j = it.begin; j < it.end; ++j) {
       const float in = fast_sigmoid(value_of(xi[j]) + ri[j]), forget = fast_sigmoid(value_of(xf[j]) + rf[j]);
@@ -118,6 +136,10 @@ struct LstmBackward {
     const float *c = c_prev + row * hidden, *c_now = c_next.of(it.n), *later = diff_h + it.n * hidden;
     const T* above = diff_dst + row * hidden;
     float* carry = diff_c + it.n * hidden;
+    prefetch_next(g, it, gi, g.steps * 4 * hidden, 4);
+    prefetch_next(g, it, c, g.steps * hidden);
+    prefetch_next(g, it, c_now, c_next.stride);
+    prefetch_next(g, it, above, g.steps * hidden);
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index j = it.begin; j < it.end; ++j) {
       const float in = value_of(gi[j]), forget = value_of(gf[j]);
@@ -154,6 +176,11 @@ struct GruForward {
     const T* h_now = h_prev + row * hidden;
     float* part = saved + row * hidden;
     T* h_out = dst + row * hidden;
+    prefetch_next(g, it, xr, g.steps * 3 * hidden, 3);
+    prefetch_next(g, it, h_now, g.steps * hidden);
+    prefetch_next(g, it, part, g.steps * hidden);
+    prefetch_next(g, it, h_to, h_next.stride);
+    prefetch_next(g, it, h_out, g.steps * hidden);
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index j = it.begin; j < it.end; ++j) {
       const float reset = fast_sigmoid(value_of(xr[j]) + rr[j]), update = fast_sigmoid(value_of(xz[j]) + rz[j]);
@@ -187,6 +214,10 @@ struct GruBackward {
     const T *h_now = h_prev + row * hidden, *above = diff_dst + row * hidden;
     const float *own = saved + row * hidden, *later = diff_h + it.n * hidden;
     float* carry = diff_past + it.n * hidden;
+    prefetch_next(g, it, gr, g.steps * 3 * hidden, 3);
+    prefetch_next(g, it, h_now, g.steps * hidden);
+    prefetch_next(g, it, above, g.steps * hidden);
+    prefetch_next(g, it, own, g.steps * hidden);
     KEELSON_INDEPENDENT_ITERATIONS
     for (Index j = it.begin; j < it.end; ++j) {
       const float reset = value_of(gr[j]), update = value_of(gz[j]), candidate = value_of(gn[j]);
