@@ -134,10 +134,22 @@ void multiply_small_rows(const SmallGemm& g, const float* a, const float* b, Cou
 
 }  // namespace
 
-std::size_t SmallGemm::scratch_bytes() const {
-  const std::size_t row = align64(static_cast<std::size_t>(padded_columns()) * sizeof(float));
-  return row + (packs() ? align64(static_cast<std::size_t>(depth * padded_columns()) * sizeof(float)) : 0);
+std::size_t SmallGemm::packed_bytes() const {
+  return packs() ? align64(static_cast<std::size_t>(depth * padded_columns()) * sizeof(float)) : 0;
 }
+
+std::size_t SmallGemm::scratch_bytes() const {
+  return align64(static_cast<std::size_t>(padded_columns()) * sizeof(float)) + packed_bytes();
+}
+
+void SmallGemm::pack(const float* b, float* packed) const {
+  if (transposed)
+    pack_transposed(b, columns, depth, padded_columns(), packed);
+  else if (packs())
+    pack_rows(b, columns, depth, padded_columns(), packed);
+}
+
+void SmallGemm::run_packed(const float* a, const float* b, float* c) const { multiply(a, b, nullptr, 1, c); }
 
 void SmallGemm::run(const float* a, const float* b, const float* bias, float alpha, float* c, void* scratch) const {
   const Count padded = padded_columns();
@@ -148,12 +160,13 @@ void SmallGemm::run(const float* a, const float* b, const float* bias, float alp
     std::fill(std::copy_n(bias, columns, padded_bias), padded_bias + padded, 0.0f);
     bias = padded_bias;
   }
-  if (transposed)
-    pack_transposed(b, columns, depth, padded, packed);
-  else if (packs())
-    pack_rows(b, columns, depth, padded, packed);
-  if (packs()) b = packed;
+  pack(b, packed);
+  multiply(a, packs() ? packed : b, bias, alpha, c);
+}
+
+void SmallGemm::multiply(const float* a, const float* b, const float* bias, float alpha, float* c) const {
   const SmallEnd end{bias, alpha};
+  const Count padded = padded_columns();
   Count column = 0;
   for (; column + 2 * floats_of_eight <= padded; column += 2 * floats_of_eight)
     multiply_small_rows<2>(*this, a, b, padded, end, column, c);

@@ -25,6 +25,11 @@ struct SmallGemm {
   bool is_small() const {
     return small_gemm_is_fast && rows <= 512 && columns <= 512 && depth <= 512 && rows * columns * depth <= 1 << 17;
   }
+  /// Bytes of the packed b; 0: run_packed() reads b itself.
+  std::size_t packed_bytes() const;
+  void pack(const float* b, float* packed) const;
+  /// run() without bias, for a b that is used often. `b`: the result of pack(), or b itself if packed_bytes() is 0.
+  void run_packed(const float* a, const float* b, float* c) const;
   /// Bytes that run() needs.
   std::size_t scratch_bytes() const;
   /// bias: (columns), or null. `scratch`: scratch_bytes() bytes. `alpha`: c is multiplied by it where c is negative; 1:
@@ -34,6 +39,7 @@ struct SmallGemm {
  private:
   std::int64_t padded_columns() const { return (columns + 7) / 8 * 8; }
   bool packs() const { return transposed || columns != padded_columns(); }
+  void multiply(const float* a, const float* b, const float* bias, float alpha, float* c) const;
 };
 
 }  // namespace keelson::onednn
