@@ -133,9 +133,11 @@ void run(Stopwatch& w, const ops::GroupNormDesc& d, ops::GroupNorm& op) {
   const auto diff_dst = like_src(), diff_src = like_src(), diff_scale = plain(d.channel_desc());
   const auto diff_shift = plain(d.channel_desc()), diff_sums = plain(d.diff_sums_desc());
   const auto scratch = w.scratch(Verb::backward_weights);
-  w.time("backward weights", Verb::backward_weights, [&] {
-    op.backward_weights({diff_dst, src, scale, mean, variance, diff_scale, diff_shift, diff_sums, scratch});
+  const Tensor joined = op.joins_backward() ? diff_src : Tensor();
+  w.time(joined ? "backward" : "backward weights", Verb::backward_weights, [&] {
+    op.backward_weights({diff_dst, src, scale, mean, variance, diff_scale, diff_shift, diff_sums, joined, scratch});
   });
+  if (joined) return;
   w.time("backward data", Verb::backward_data,
          [&] { op.backward_data({diff_dst, src, scale, mean, variance, diff_sums, diff_src}); });
 }

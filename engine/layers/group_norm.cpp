@@ -47,6 +47,8 @@ class GroupNormLayer : public Layer {
     return [=](BackwardBuilder& b) {
       const BufferId diff_dst = b.diff_dst_in(d.layout, d.dtype);
       const BufferId diff_sums = b.new_buffer("diff_sums", desc.diff_sums_desc());
+      const bool wanted = b.wants_diff_src(0), joined = wanted && op->joins_backward();
+      const auto new_diff_src = [&] { return b.new_diff_src(0, d.layout, d.dtype); };
       b.backward_weights(op, {.diff_dst = diff_dst,
                               .src = src,
                               .scale = scale,
@@ -54,16 +56,17 @@ class GroupNormLayer : public Layer {
                               .variance = variance,
                               .diff_scale = b.new_gradient("scale", Layout::any()),
                               .diff_shift = b.new_gradient("shift", Layout::any()),
-                              .diff_sums = diff_sums});
+                              .diff_sums = diff_sums,
+                              .diff_src = joined ? new_diff_src() : no_buffer});
       b.finish_gradients();
-      if (!b.wants_diff_src(0)) return;
+      if (!wanted || joined) return;
       b.backward_data(op, {.diff_dst = diff_dst,
                            .src = src,
                            .scale = scale,
                            .mean = mean,
                            .variance = variance,
                            .diff_sums = diff_sums,
-                           .diff_src = b.new_diff_src(0, d.layout, d.dtype)});
+                           .diff_src = new_diff_src()});
     };
   }
 

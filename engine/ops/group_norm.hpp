@@ -48,6 +48,9 @@ class GroupNorm : public DescribedPrimitive<GroupNormDesc> {
     Out<K, Role::diff_weights, &GroupNormDesc::channel_desc> diff_scale;
     Out<K, Role::diff_bias, &GroupNormDesc::channel_desc> diff_shift;
     Out<K, Role::diff_sums, &GroupNormDesc::diff_sums_desc> diff_sums;  ///< f32
+    /// Only if joins_backward(): the result of backward_data(), which then need not be called. May lie where diff_dst
+    /// is.
+    OptionalOut<K, Role::diff_src, &GroupNormDesc::src, Role::diff_dst> diff_src;
     Scratch<K> scratch;
   };
   template <class K>
@@ -61,6 +64,8 @@ class GroupNorm : public DescribedPrimitive<GroupNormDesc> {
     In<K, Role::diff_sums, &GroupNormDesc::diff_sums_desc> diff_sums;  ///< of backward_weights
     Out<K, Role::diff_src, &GroupNormDesc::src, Role::diff_dst> diff_src;
   };
+  /// Whether backward_weights() can make diff_src, too, from values that are in the cache then.
+  virtual bool joins_backward() const { return false; }
   /// dst = x' scale + shift
   virtual void forward(const Forward<Tensors>& args) = 0;
   /// diff_scale = sum of diff_dst x', diff_shift = sum of diff_dst, over samples and positions; diff_sums[0] = mean of

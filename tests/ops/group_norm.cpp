@@ -77,10 +77,20 @@ TEST_P(GroupNormTest, MatchesOracleBothWays) {
   const Tensor diff_scale = result(channels), diff_shift = result(channels),
                diff_sums = destination(ctx(), {2, c().src[0], c().groups}, Layout::plain({2, c().src[0], c().groups})),
                diff_src = result(c().src, c().type);
-  run_backward_weights(
-      c().name, *op,
-      {diff_dst, src, scale, mean, variance, diff_scale, diff_shift, diff_sums, extra(ops::Verb::backward_weights)});
+  const auto backward_weights = [&](const Tensor& joined) {
+    run_backward_weights(c().name, *op,
+                         {diff_dst, src, scale, mean, variance, diff_scale, diff_shift, diff_sums, joined,
+                          extra(ops::Verb::backward_weights)});
+  };
+  backward_weights({});
   run_backward_data(c().name, *op, {diff_dst, src, scale, mean, variance, diff_sums, diff_src});
+  if (op->joins_backward()) {
+    const Array apart = get(ctx(), diff_src), of_scale = get(ctx(), diff_scale);
+    const Tensor joined = result(c().src, c().type);
+    backward_weights(joined);
+    EXPECT_EQ(get(ctx(), joined).data, apart.data);
+    EXPECT_EQ(get(ctx(), diff_scale).data, of_scale.data);
+  }
   if (far) return;  // differences of the oracle's results are not exact enough there
   const auto gradient = [&](const Array& at, const auto& loss) { return oracle::differences(loss, at); };
   check(diff_scale, gradient(w, [&](auto& v) { return oracle::dot(normalize(c(), x, v, b).dst, dy); }), "diff_scale");

@@ -119,7 +119,8 @@ void for_each_row(const char* label, const ChannelRows& r, const void* a, const 
 }
 
 // ---- two sums per channel, in f64: term.template add<N>(begin, end, step, channel, first, second)
-// On a CPU, a term with begin_tile(begin, end) gets a call for each tile of rows before the first add() of the tile.
+// On a CPU, a term with begin_tile(begin, end) or end_tile(begin, end) gets a call for each tile of rows before the
+// first or after the last add() of the tile.
 
 /// Divides the rows among `slots`: all rows, or the rows of each sample, which then has sums of its own. The division
 /// depends only on the numbers of rows and samples. Then groups of `fan` partial sums are added.
@@ -170,6 +171,7 @@ struct HostSums {
       const Index end = std::min(begin + rows_per_tile, last);
       if constexpr (requires { term.begin_tile(begin, end); }) term.begin_tile(begin, end);
       for_all_channels(r, Tile{term, begin, end, r.channels, to});
+      if constexpr (requires { term.end_tile(begin, end); }) term.end_tile(begin, end);
     }
   }
 };

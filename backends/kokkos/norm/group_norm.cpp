@@ -216,13 +216,37 @@ struct GroupMeans {
   }
 };
 
-/// On a CPU: the sums of each channel, and the means of whole runs, while the rows of a tile are in the cache.
+/// The gradient of whole runs from their means.
+template <class T>
+struct GradientOfRuns {
+  const T *src, *diff_dst;
+  T* diff_src;
+  const float *mean, *variance, *scale, *first, *second;
+  GroupShape s;
+
+  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
+    for (Index run = begin; run < end; ++run) {
+      const T *x = src + run * s.each, *g = diff_dst + run * s.each;
+      T* to = diff_src + run * s.each;
+      const float* factor = scale + run % s.groups * s.each;
+      const float middle = mean[run], inverse = inverse_spread(variance[run], s.epsilon);
+      const float constant = first[run], slope = second[run] * inverse;
+      KEELSON_INDEPENDENT_ITERATIONS
+      for (Index i = 0; i < s.each; ++i)
+        to[i] = stored<T>(inverse * (value_of(g[i]) * factor[i] - constant - (value_of(x[i]) - middle) * slope));
+    }
+  }
+};
+
+/// On a CPU: the means of whole runs, the sums of each channel and the gradient of src (if there is memory for it),
+/// while the rows of a tile are in the cache.
 template <class T>
 struct RunGradientSums {
   const T *src, *diff_dst;
   const float *mean, *variance, *scale;
   float *first, *second;  ///< means of scale g and of scale g x'
   float* inverse;         ///< 1 / sqrt(variance + epsilon) of each run
+  T* diff_src;            ///< may be diff_dst, or null
   GroupShape s;
 
   void begin_tile(Index begin, Index end) const {
@@ -240,7 +264,8 @@ struct RunGradientSums {
   void add(Index begin, Index end, Index, Index channel, double (&sums)[N], double (&value_sums)[N]) const {
     Index group[N];
     for (int l = 0; l < N; ++l) group[l] = s.by_each.quotient(channel + l);
-    float middle[N], spread[N], x[N], g[N];
+    // A tile has few rows: f32 is exact enough within it.
+    float middle[N], spread[N], x[N], g[N], tile_sums[N] = {}, tile_value_sums[N] = {};
     for (Index row = begin; row < end; ++row) {
       const float *m = mean + row * s.groups, *i = inverse + row * s.groups;
       load(src + row * s.channels + channel, x);
@@ -251,10 +276,17 @@ struct RunGradientSums {
         for (int l = 0; l < N; ++l) middle[l] = m[group[l]], spread[l] = i[group[l]];
       KEELSON_KEEP_LOOP
       for (int l = 0; l < N; ++l) {
-        sums[l] += static_cast<double>(g[l]);
-        value_sums[l] += static_cast<double>(g[l] * ((x[l] - middle[l]) * spread[l]));
+        tile_sums[l] += g[l];
+        tile_value_sums[l] += g[l] * ((x[l] - middle[l]) * spread[l]);
       }
     }
+    for (int l = 0; l < N; ++l) sums[l] += static_cast<double>(tile_sums[l]);
+    for (int l = 0; l < N; ++l) value_sums[l] += static_cast<double>(tile_value_sums[l]);
+  }
+  void end_tile(Index begin, Index end) const {
+    if (diff_src)
+      GradientOfRuns<T>{src, diff_dst, diff_src, mean, variance, scale, first, second, s}(begin * s.groups,
+                                                                                          end * s.groups);
   }
 };
 
@@ -310,27 +342,6 @@ struct GradientOfGroups {
   }
 };
 
-template <class T>
-struct GradientOfRuns {
-  const T *src, *diff_dst;
-  T* diff_src;
-  const float *mean, *variance, *scale, *first, *second;
-  GroupShape s;
-
-  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
-    for (Index run = begin; run < end; ++run) {
-      const T *x = src + run * s.each, *g = diff_dst + run * s.each;
-      T* to = diff_src + run * s.each;
-      const float* factor = scale + run % s.groups * s.each;
-      const float middle = mean[run], inverse = inverse_spread(variance[run], s.epsilon);
-      const float constant = first[run], slope = second[run] * inverse;
-      KEELSON_INDEPENDENT_ITERATIONS
-      for (Index i = 0; i < s.each; ++i)
-        to[i] = stored<T>(inverse * (value_of(g[i]) * factor[i] - constant - (value_of(x[i]) - middle) * slope));
-    }
-  }
-};
-
 class KokkosGroupNorm : public GroupNorm {
  public:
   explicit KokkosGroupNorm(const GroupNormDesc& d) : d_(d), s_(d) {}
@@ -342,7 +353,9 @@ class KokkosGroupNorm : public GroupNorm {
   }
   std::string name(Verb) const override { return s_.is_rows() ? "rows" : "positions"; }
   Cost cost(Verb v) const override {
-    const double passes = v == Verb::backward_data || (v == Verb::forward && !whole_runs()) ? 3 : 2;
+    const bool one_pass =
+        whole_runs() ? v == Verb::forward : v == Verb::backward_weights;  // reads or writes twice, in all
+    const double passes = one_pass ? 2 : 3;
     return {8.0 * static_cast<double>(d_.src.elements()), passes * static_cast<double>(d_.src.bytes())};
   }
   std::size_t scratch_bytes(Verb v) const override {
@@ -352,6 +365,7 @@ class KokkosGroupNorm : public GroupNorm {
     return s_.is_rows() ? std::max(channel_sums_bytes(), runs) : channel_sums_bytes();
   }
 
+  bool joins_backward() const override { return whole_runs(); }
   void forward(const Forward<ops::Tensors>& args) override {
     if (d_.src.elements() == 0) return;
     with_type(d_.src.dtype, [&]<class T>(T) { normalize<T>(args); });
@@ -418,7 +432,8 @@ class KokkosGroupNorm : public GroupNorm {
     if constexpr (runs_on_host)
       if (s_.is_rows()) {
         auto* inverse = reinterpret_cast<float*>(static_cast<std::byte*>(args.scratch.raw()) + channel_sums_bytes());
-        return sums_of_channels(RunGradientSums<T>{x, g, mean, variance, scale, first, second, inverse, s_});
+        T* const diff_src = args.diff_src ? args.diff_src.template data<T>() : nullptr;
+        return sums_of_channels(RunGradientSums<T>{x, g, mean, variance, scale, first, second, inverse, diff_src, s_});
       }
     sums_of_channels(GroupGradientSums<T>{x, g, mean, variance, s_});
     constexpr const char* label = "keelson::group_norm::means";
