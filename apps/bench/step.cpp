@@ -139,6 +139,7 @@ nlohmann::json json_of(const StepResult& r) {
                    {"seconds_per_step", r.seconds.median},
                    {"seconds_fastest", r.seconds.fastest},
                    {"seconds_slowest", r.seconds.slowest},
+                   {"seconds_mean", r.seconds.mean},
                    {"samples_per_second", r.samples_per_second()},
                    {"gflop_per_second", r.gflop_per_second()},
                    {"arena_bytes", r.executor.plan().arena_bytes()},
@@ -172,10 +173,10 @@ void print_text(const StepResult& r) {
     std::cout.flush();
   }
   fmt::print("{}, {}; {}\n", r.title(), r.launch.machine, r.device);
-  fmt::print("median {:.1f} ms a {} ({:.1f} to {:.1f} over {} {}), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
+  fmt::print("median {:.1f} ms a {} ({:.1f} to {:.1f} over {} {}, mean {:.1f}), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
              r.seconds.median * 1e3, o.what(), r.seconds.fastest * 1e3, r.seconds.slowest * 1e3, o.steps,
-             o.inference ? "forward passes" : "steps", r.units_per_second(), r.net.units_per_sample > 1 ? 0 : 3,
-             r.net.unit, r.gflop_per_second());
+             o.inference ? "forward passes" : "steps", r.seconds.mean * 1e3, r.units_per_second(),
+             r.net.units_per_sample > 1 ? 0 : 3, r.net.unit, r.gflop_per_second());
   if (r.times.without)
     fmt::print("{}: {:.2f} times a step without ({:.1f} ms, timed in turn)\n", r.without, r.cost(),
                r.times.without->median * 1e3);
@@ -325,7 +326,7 @@ void define_step(app::CommandLine& line) {
                            "SIZE");
   v.option("--batch", o->batch, "Samples per rank and step; 0: 1, or 20 for the language models", "SAMPLES")
       .non_negative();
-  v.option("--steps", o->steps, "Timed steps, or forward passes; the median is printed", "N").positive();
+  v.option("--steps", o->steps, "Timed steps, or forward passes; their median and mean are printed", "N").positive();
   v.option("--warmup", o->warmup, "Steps before the timed ones", "N").non_negative();
   v.option_without_default("--optimizer", o->optimizer,
                            "How parameters move, with the optimizer's default settings. Default: as published", "NAME")
