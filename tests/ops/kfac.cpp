@@ -209,8 +209,9 @@ TEST_P(KfacOpsTest, TakesPositionsOfAllParts) {
   for (std::uint64_t step = 0; step < 50; ++step) {
     const Array rows = rows_of({.seed = 3, .step = step});
     for (std::int64_t k = 0; k < 20; ++k) {
-      EXPECT_GE(rows[2 * k], static_cast<double>(k % 10 * 64 / 10));
-      EXPECT_LT(rows[2 * k], static_cast<double>((k % 10 + 1) * 64 / 10));
+      const std::int64_t part = k % 10, first = part * 64 / 10, end = (part + 1) * 64 / 10;
+      EXPECT_GE(rows[2 * k], static_cast<double>(first));
+      EXPECT_LT(rows[2 * k], static_cast<double>(end));
       EXPECT_EQ(rows[2 * k + 1], 1);
       seen.insert(rows[2 * k]);
     }

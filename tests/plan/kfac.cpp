@@ -145,7 +145,8 @@ void KfacTest::check_steps(const Kfac& o, int steps) {
         }
         Array a = oracle::products_of_rows(oracle::patch_rows(tape.value(l.src), l.window, bias)),
               g = oracle::products_of_rows(oracle::patch_rows(d, ones, false));
-        const auto positions = static_cast<double>(d.elements() / (d.shape[0] * d.shape[1]));
+        const std::int64_t places = d.elements() / (d.shape[0] * d.shape[1]);
+        const auto positions = static_cast<double>(places);
         for (double& v : a.data) v /= batch;
         for (double& v : g.data) v /= batch * positions;
         const double decay = static_cast<double>(o.factor_decay);

@@ -153,8 +153,8 @@ TEST_P(ShampooTest, TurnsWithTheRows) {
 
 /// A parameter of one element is AdaGrad's, with epsilon inside the root.
 TEST_P(ShampooTest, IsAdaGradForANumber) {
-  const Array start({1}, {0.5});
-  const std::vector<Array> gradients{Array({1}, {0.3}), Array({1}, {-2}), Array({1}, {0.01})};
+  const Array start({1}, 0.5);
+  const std::vector<Array> gradients{Array({1}, 0.3), Array({1}, -2), Array({1}, 0.01)};
   double w = 0.5, sum = 0;
   for (const Array& g : gradients) {
     sum += g[0] * g[0];

@@ -58,8 +58,9 @@ struct NoiseOracle final : TrainObserver {
     const double gradient = (whole - parts) / (1 - q), noise = count * (parts - q * whole) / (1 - q);
     queued.push_back({gradient, noise});
     if (b.count % size != 0) return;
-    const auto n = static_cast<double>(b.count / size), part = count / n;  // equal parts: as the paper has it
-    const double mean = n * parts;                                         // of |G_b|^2
+    const std::int64_t whole_parts = b.count / size;
+    const auto n = static_cast<double>(whole_parts), part = count / n;  // equal parts: as the paper has it
+    const double mean = n * parts;                                      // of |G_b|^2
     EXPECT_NEAR(gradient, (count * whole - part * mean) / (count - part), 1e-9 * std::abs(whole));
     EXPECT_NEAR(noise, (mean - whole) / (1 / part - 1 / count), 1e-9 * std::abs(noise));
   }
