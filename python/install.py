@@ -45,7 +45,11 @@ def install(o):
         shutil.rmtree(folder, ignore_errors=True)
     work.mkdir(parents=True, exist_ok=True)
     (work / "build" / "CMakeCache.txt").unlink(missing_ok=True)  # libraries may have been added or removed since then
-    run(o.cmake, "--install", o.build, "--config", o.config, "--prefix", str(prefix))
+    # The list of hundreds of installed files would hide what the tests say.
+    installed = subprocess.run([o.cmake, "--install", o.build, "--config", o.config, "--prefix", str(prefix)],
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if installed.returncode != 0:
+        sys.exit(f"{installed.stdout}{o.cmake} --install {o.build} failed")
     settings = {"build-dir": str(work / "build"), "cmake.define.CMAKE_CXX_COMPILER_LAUNCHER": o.launcher,
                 "cmake.define.CMAKE_PREFIX_PATH": f"{prefix};{o.prefix_path.replace('|', ';')}", "cmake.define.CMAKE_CXX_COMPILER": o.cxx,
                 "cmake.build-type": o.config}

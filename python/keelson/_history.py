@@ -26,6 +26,7 @@ class History(collections.abc.Mapping):
         """higher_is_better: names of the metrics of which larger numbers are better."""
         self._higher_is_better = frozenset(higher_is_better)
         self._columns = {name: [] for name in ("epoch", "step", "loss", "learning_rate", "seconds")}
+        self._epochs = 0
         self.reason = None
 
     def __getitem__(self, name):
@@ -71,7 +72,9 @@ class History(collections.abc.Mapping):
     # What the trainer calls.
 
     def _append(self, epoch):
-        """Adds the results of an epoch (keelson.Epoch)."""
+        """Adds the results of an epoch (keelson.Epoch). If Ctrl-C ends a call early, the trainer calls again."""
+        for column in self._columns.values():
+            del column[self._epochs:]
         row = {"epoch": epoch.epoch, "step": epoch.step, "loss": epoch.train_loss}
         if not math.isnan(epoch.validation_loss):
             row["val_loss"] = epoch.validation_loss
@@ -79,11 +82,11 @@ class History(collections.abc.Mapping):
         row.update(learning_rate=epoch.learning_rate, seconds=epoch.seconds)
         if not math.isnan(epoch.gradient_noise):  # measured; the scale itself may be NaN
             row["noise_scale"] = epoch.noise_scale
-        before = len(self["epoch"])
         for name in [*self._columns, *row]:
-            column = self._columns.setdefault(name, [math.nan] * before)
-            if len(column) == before:
+            column = self._columns.setdefault(name, [math.nan] * self._epochs)
+            if len(column) == self._epochs:
                 column.append(row.get(name, math.nan))
+        self._epochs += 1  # last, and no interrupt comes behind it
 
     def _stored(self):
         return {name: [float(value) for value in column[-self._STORED:]] for name, column in self._columns.items()}
@@ -92,3 +95,4 @@ class History(collections.abc.Mapping):
         self.__init__(self._higher_is_better)
         for name, column in stored.items():
             self._columns[name] = [int(v) for v in column] if name in ("epoch", "step") else list(column)
+        self._epochs = len(self._columns["epoch"])

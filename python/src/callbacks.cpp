@@ -71,7 +71,11 @@ void Callbacks::before_checkpoint(RunState& state) {
   std::erase_if(state.observed, [](const auto& entry) { return entry.first.starts_with(history_entry); });
   {
     const nb::gil_scoped_acquire acquire;
-    for (const auto& [name, column] : nb::cast<std::map<std::string, std::vector<double>>>(history_.attr("_stored")()))
+    std::map<std::string, std::vector<double>> columns;
+    while (!signals_.call(Signals::Kept::interrupts,
+                          [&] { columns = nb::cast<decltype(columns)>(history_.attr("_stored")()); })) {
+    }
+    for (const auto& [name, column] : columns)
       if (!column.empty()) state.observed[std::string(history_entry) + name] = column;
   }
   Communicator* const ranks = parameters_.device->communicator();
@@ -89,8 +93,10 @@ void Callbacks::call_keeping(Event event, const Keep& keep, const Arguments&... 
   {
     const Turns::Pause pause(parameters_.turns);  // events never come within a step, so others may use the parameters
     const nb::gil_scoped_acquire acquire;
-    keep();
-    for (const auto& method : methods_[event]) method(trainer_, nb::cast(arguments)...);
+    while (!signals_.call(Signals::Kept::interrupts, keep)) {
+    }
+    for (const auto& method : methods_[event])
+      signals_.call(Signals::Kept::interrupts, [&] { method(trainer_, nb::cast(arguments)...); });
   }
   if (event != step || parameters_.computed != trainer_of_steps_)
     parameters_.computed = nullptr;  // the next step overwrites the results of inferences

@@ -13,6 +13,7 @@
 #include "engine/base/ranks.hpp"
 #include "objects.hpp"
 #include "search/genome/design.hpp"
+#include "signals.hpp"
 
 namespace keelson::python {
 namespace {
@@ -108,46 +109,12 @@ void begin(const std::string& folder, const SearchData& data, ContextObject& con
   search::begin_search(SearchFolder{folder}, search::settings_of(o, data, config), context.ranks->get());
 }
 
-/// Signals of Python, and errors of the user's functions, which end a search.
-class Signals {
- public:
-  bool interrupted() {
-    if (is_ending()) return true;
-    const nb::gil_scoped_acquire acquire;
-    if (!raised_ && PyErr_CheckSignals() != 0) raised_.emplace();
-    return raised_.has_value();
-  }
-  /// Calls a function of Python. What it raises ends the search after the current step. Returns whether it raised
-  /// nothing.
-  template <class Work>
-  bool call(const Work& work) {
-    try {
-      work();
-      return true;
-    } catch (nb::python_error& error) {
-      const nb::gil_scoped_acquire acquire;
-      if (!raised_) raised_.emplace(std::move(error));
-      return false;
-    }
-  }
-  /// Throws on all ranks if one was interrupted. Called without the GIL. Collective.
-  void raise(Communicator& world) {
-    std::int64_t any = raised_ ? 1 : 0;
-    world.allreduce(&any, 1, Reduction::max);
-    if (any == 0) return;
-    const nb::gil_scoped_acquire acquire;
-    if (raised_) {
-      nb::python_error mine = std::move(*raised_);
-      raised_.reset();
-      throw mine;
-    }
-    PyErr_SetString(PyExc_KeyboardInterrupt, "another rank was interrupted");
-    throw nb::python_error();
-  }
-
- private:
-  std::optional<nb::python_error> raised_;
-};
+/// Throws on all ranks if one was interrupted. Called without the GIL. Collective.
+void raise_on_all_ranks(Signals& signals, Communicator& world) {
+  std::int64_t any = signals.raised() ? 1 : 0;
+  world.allreduce(&any, 1, Reduction::max);
+  if (any != 0) signals.raise();
+}
 
 /// Genomes that a function of Python proposes.
 class ProposedMethod final : public search::Method {
@@ -164,7 +131,7 @@ class ProposedMethod final : public search::Method {
     const auto seed = static_cast<std::uint64_t>(draws.below(std::size_t{1} << 31));
     const nb::gil_scoped_acquire acquire;
     std::string genome;
-    const bool proposed = signals_.call([&] { genome = propose_(known(population), seed, trial); });
+    const bool proposed = signals_.call(Signals::Kept::all, [&] { genome = propose_(known(population), seed, trial); });
     if (!proposed) return std::nullopt;
     return search::Child{search::parse_genome(genome, population.settings().space), {}, name_};
   }
@@ -202,7 +169,7 @@ void run(const std::string& folder, const SearchData& data, ContextObject& conte
   else
     method = search::make_method(settings);
   std::function<void(const std::string&)> told;
-  if (tell) told = [&](const std::string& line) { signals.call([&] { tell(line); }); };
+  if (tell) told = [&](const std::string& line) { signals.call(Signals::Kept::all, [&] { tell(line); }); };
   const auto instance = context.get().device().make_instance();
   {
     const InstanceScope scope(*instance);
@@ -215,7 +182,7 @@ void run(const std::string& folder, const SearchData& data, ContextObject& conte
                  .interrupted = [&] { return signals.interrupted(); },
                  .tell = told});
   }
-  signals.raise(world);
+  raise_on_all_ranks(signals, world);
 }
 
 nb::dict record(const search::Individual& i, const search::Settings& settings) {

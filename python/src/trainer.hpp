@@ -14,6 +14,7 @@
 #include "objects.hpp"
 #include "records.hpp"
 #include "report.hpp"
+#include "signals.hpp"
 
 namespace keelson::python {
 
@@ -24,6 +25,8 @@ class Callbacks final : public TrainObserver {
   /// while a callback runs, and between steps. Both must outlive this object. `metrics`: those of validations.
   Callbacks(const std::vector<nb::object>& objects, nb::handle trainer, NetworkParameters& parameters,
             std::vector<std::shared_ptr<Metric>> metrics);
+  /// KeyboardInterrupt of a method, and of the history's: other exceptions of methods end the training at once.
+  Signals& signals() { return signals_; }
   const nb::object& history() const { return history_; }  ///< a keelson.History
   /// The history is the one that a checkpoint has stored. Called without the GIL.
   void restore_history(const RunState& state);
@@ -58,7 +61,7 @@ class Callbacks final : public TrainObserver {
  private:
   enum Event { start, epoch_start, step, validation_start, epoch, checkpoint, network_change, stop, events };
   bool add(nb::handle object);  ///< false: the object has none of the methods
-  /// `keep`: called with the GIL, before the methods.
+  /// `keep`: called with the GIL, before the methods; again if an interrupt has ended it early.
   template <class Keep, class... Arguments>
   void call_keeping(Event event, const Keep& keep, const Arguments&... arguments);
   template <class... Arguments>
@@ -69,6 +72,7 @@ class Callbacks final : public TrainObserver {
   std::vector<std::shared_ptr<Metric>> metrics_;
   nb::object history_;
   const void* trainer_of_steps_ = nullptr;
+  Signals signals_;
   std::vector<nb::object> methods_[events];
 };
 
@@ -148,11 +152,8 @@ class TrainerObject final : public Closable {
     const TrainerObject* trainer_;
   };
   Trainer& get() const;  ///< called in a turn; throws Error after close()
-  /// Whether a Python signal is pending. Called once per step, in the thread that trains.
-  bool interrupted();
-  /// Raises the exception of a signal's handler, or KeyboardInterrupt if another rank got the signal.
+  /// Raises the exception that a signal has led to, or KeyboardInterrupt if another rank got the signal.
   void raise_if_interrupted();
-  [[noreturn]] void raise_interrupt();
   void finish();
   std::vector<TrainObserver*> observers() const;
   /// Memory of field `f` that contains the `count` samples of this array.
@@ -166,7 +167,6 @@ class TrainerObject final : public Closable {
   std::vector<std::shared_ptr<Metric>> metrics_;
   std::int64_t batch_, epochs_;
   std::string without_gradients_;  ///< why gradients() refuses; empty: it does not
-  std::optional<nb::python_error> signal_;
   std::unique_ptr<Callbacks> callbacks_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Report> report_;  ///< on the first rank, if there is one

@@ -85,7 +85,7 @@ TrainerObject::TrainerObject(std::shared_ptr<NetworkParameters> parameters, std:
       without_gradients_(why_no_gradients(options, parameters_->device->communicator())),
       staging_(training_->fields().size()) {
   const Call call(*this);
-  options.interrupted = [this] { return interrupted(); };
+  options.interrupted = [&signals = callbacks->signals()] { return signals.interrupted(); };
   Communicator* const ranks = parameters_->device->communicator();
   if (changes.apoptosis)
     options.change_network = Apoptosis(*changes.apoptosis, {.graph = whole_->graph,
@@ -149,26 +149,8 @@ Trainer& TrainerObject::get() const {
   return *trainer_;
 }
 
-bool TrainerObject::interrupted() {
-  if (is_ending()) return true;
-  const nb::gil_scoped_acquire acquire;
-  if (PyErr_CheckSignals() != 0) signal_.emplace();
-  return signal_.has_value();
-}
-
 void TrainerObject::raise_if_interrupted() {
-  if (get().stop_reason() == StopReason::interrupted) raise_interrupt();
-}
-
-void TrainerObject::raise_interrupt() {
-  const nb::gil_scoped_acquire acquire;
-  if (signal_) {
-    nb::python_error raised = std::move(*signal_);
-    signal_.reset();
-    throw raised;
-  }
-  PyErr_SetString(PyExc_KeyboardInterrupt, "another rank was interrupted");
-  throw nb::python_error();
+  if (get().stop_reason() == StopReason::interrupted || callbacks_->signals().raised()) callbacks_->signals().raise();
 }
 
 void TrainerObject::run(nb::handle progress) {
@@ -325,7 +307,7 @@ RateRange TrainerObject::lr_range(const RateRangeOptions& options, const std::fi
   Communicator* const ranks = parameters_->device->communicator();
   const RateRange range =
       find_rates(parameters_->network->graph, parameters_->values, *training_, ranks, t.options(), options);
-  if (range.interrupted) raise_interrupt();
+  if (range.interrupted) callbacks_->signals().raise();
   on_first_rank(ranks, [&] {
     if (!page.empty())
       write_atomically(page, app::render_rates(range, t.options().network + ": learning rates", training_->describe()));

@@ -1,6 +1,7 @@
 """Fixtures and helpers. Tests run on one rank and under mpirun: each rank runs all of them in the same order."""
 
 import os
+import signal
 
 import numpy
 import pytest
@@ -9,6 +10,8 @@ import keelson
 from keelson import layers
 
 ranks = keelson.world()
+# Shells start commands in the background with SIGINT ignored, and then Python would not see the tests' Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -251,6 +251,42 @@ def test_ctrl_c_ends_run_with_a_checkpoint(context, folder, world):
     assert trainer.stop_reason == "interrupted"
 
 
+@pytest.mark.parametrize("method", ["on_step", "on_epoch", "on_checkpoint", "_append", "_stored"])
+def test_ctrl_c_in_python_code_ends_run_with_a_checkpoint(context, folder, method, monkeypatch):
+    """Python raises KeyboardInterrupt where it is: in a callback, or in the middle of the trainer's own work."""
+    calls = []
+
+    def interrupt():
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    class InCallback:
+        pass
+
+    if method.startswith("on_"):
+        setattr(InCallback, method, lambda self, *arguments: interrupt())
+    else:
+        InCallback.on_step = lambda self, *arguments: None
+        original = getattr(keelson.History, method)
+
+        def broken_off(history, *arguments):
+            if not calls:  # the history is part of the first checkpoint
+                history._columns["epoch"].append(99)
+            interrupt()
+            return original(history, *arguments)
+
+        monkeypatch.setattr(keelson.History, method, broken_off)
+    _, trainer = make(context, epochs=10**6, checkpoints=folder, checkpoint_epochs=1, callbacks=[InCallback()])
+    with pytest.raises(KeyboardInterrupt):
+        trainer.run()
+    assert trainer.stop_reason == "interrupted" and trainer.history.reason == "interrupted"
+    assert os.path.exists(f"{folder}/step-{trainer.state.step:010d}.h5")
+    if method != "_stored":
+        assert trainer.history["epoch"] == list(range(1, len(trainer.history["epoch"]) + 1))
+    assert len({len(column) for column in map(trainer.history.__getitem__, trainer.history)}) == 1
+
+
 def test_ctrl_c_ends_a_loop(context, alone):
     _, trainer = make(context, epochs=10**6)
     threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
