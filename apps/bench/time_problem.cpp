@@ -138,8 +138,9 @@ void run(Stopwatch& w, const ops::GroupNormDesc& d, ops::GroupNorm& op) {
     op.backward_weights({diff_dst, src, scale, mean, variance, diff_scale, diff_shift, diff_sums, joined, scratch});
   });
   if (joined) return;
+  const auto data_scratch = w.scratch(Verb::backward_data);
   w.time("backward data", Verb::backward_data,
-         [&] { op.backward_data({diff_dst, src, scale, mean, variance, diff_sums, diff_src}); });
+         [&] { op.backward_data({diff_dst, src, scale, mean, variance, diff_sums, diff_src, data_scratch}); });
 }
 
 void run(Stopwatch& w, const ops::AttentionDesc& d, ops::Attention& op) {

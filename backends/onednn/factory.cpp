@@ -57,6 +57,7 @@ std::unique_ptr<ops::OpFactory> make_onednn_factory(Device& device) {
     const auto library = std::make_shared<Library>(device);
     auto factory = std::make_unique<ops::OpFactory>(backend_name);
     factory->add<ops::BatchNormDesc>(maker<ops::BatchNormDesc>(library, make_batch_norm))
+        .add<ops::GroupNormDesc>(maker<ops::GroupNormDesc>(library, make_layer_norm))
         .add<ops::ConvDesc>(maker<ops::ConvDesc>(library, make_conv))
         .add<ops::DenseDesc>(maker<ops::DenseDesc>(library, make_dense))
         .add<ops::MatMulDesc>(maker<ops::MatMulDesc>(library, make_matmul))

@@ -188,6 +188,8 @@ class CallPrimitive : public Op {
 };
 
 std::unique_ptr<ops::BatchNorm> make_batch_norm(const LibraryPtr& library, const ops::BatchNormDesc& d);
+/// Of one group of rows; declines others.
+std::unique_ptr<ops::GroupNorm> make_layer_norm(const LibraryPtr& library, const ops::GroupNormDesc& d);
 std::unique_ptr<ops::Conv> make_conv(const LibraryPtr& library, const ops::ConvDesc& d);
 /// Uses a convolution of any backend of the context.
 std::unique_ptr<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d,

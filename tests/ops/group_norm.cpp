@@ -83,7 +83,8 @@ TEST_P(GroupNormTest, MatchesOracleBothWays) {
                           extra(ops::Verb::backward_weights)});
   };
   backward_weights({});
-  run_backward_data(c().name, *op, {diff_dst, src, scale, mean, variance, diff_sums, diff_src});
+  run_backward_data(c().name, *op,
+                    {diff_dst, src, scale, mean, variance, diff_sums, diff_src, extra(ops::Verb::backward_data)});
   if (op->joins_backward()) {
     const Array apart = get(ctx(), diff_src), of_scale = get(ctx(), diff_scale);
     const Tensor joined = result(c().src, c().type);

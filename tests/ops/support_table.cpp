@@ -52,7 +52,8 @@ const std::vector<SupportRow>& support_table() {
       {"FactorInverses",     "",                                 may,    never,  never,   never,   never},  // LAPACK
       {"FoldBatchNorm",      "",                                 takes,  never,  never,   never,   never},
       {"GraftDirection",     "",                                 takes,  never,  never,   never,   never},
-      {"GroupNorm",          "",                                 takes,  takes,  never,   never,   never},
+      {"GroupNorm",          "rows of one group",                takes,  takes,  if_fast, if_fast, may},
+      {"GroupNorm",          "other",                            takes,  takes,  never,   never,   never},
       {"InnerProduct",       "",                                 takes,  never,  never,   never,   never},
       {"InverseRoots",       "",                                 may,    never,  never,   never,   never},  // LAPACK
       {"KlClip",             "",                                 takes,  never,  never,   never,   never},
@@ -166,7 +167,9 @@ SupportCell cell(const DropoutDesc& d, Device&) { return {"Dropout", "", d.src.d
 SupportCell cell(const EltwiseDesc& d, Device&) { return {"Eltwise", strided_or_own(d.src), d.src.dtype}; }
 SupportCell cell(const EmbeddingDesc& d, Device&) { return {"Embedding", "", d.weights.dtype}; }
 SupportCell cell(const FoldBatchNormDesc& d, Device&) { return {"FoldBatchNorm", "", d.weights.dtype}; }
-SupportCell cell(const GroupNormDesc& d, Device&) { return {"GroupNorm", "", d.src.dtype}; }
+SupportCell cell(const GroupNormDesc& d, Device&) {
+  return {"GroupNorm", d.groups == 1 && d.src.shape.rank() == 2 ? "rows of one group" : "other", d.src.dtype};
+}
 SupportCell cell(const DecayedSumDesc& d, Device&) { return {"DecayedSum", "", d.sum.dtype}; }
 SupportCell cell(const GraftDirectionDesc& d, Device&) { return {"GraftDirection", "", d.param.dtype}; }
 SupportCell cell(const InverseRootsDesc& d, Device&) { return {"InverseRoots", "", d.srcs.at(0).dtype}; }
