@@ -190,7 +190,9 @@ std::string describe(const DecayedSumDesc& d) {
 std::string describe(const InverseRootsDesc& d) {
   std::int64_t largest = 0;
   for (const auto& m : d.matrices) largest = std::max(largest, m.size);
-  return fmt::format("inverse roots of {} matrices, the largest of {} rows", d.matrices.size(), largest);
+  std::string text = fmt::format("inverse roots of {} matrices, the largest of {} rows", d.matrices.size(), largest);
+  if (d.delay > 0) text += fmt::format(", of {} steps ago", d.delay);
+  return text;
 }
 
 std::string describe(const ShampooStepDesc& d) { return fmt::format("shampoo step, parameter {}", to_string(d.param)); }

@@ -175,6 +175,8 @@ class FactorInverses : public DescribedPrimitive<FactorInversesDesc> {
     Scratch<K> scratch;
   };
   virtual void forward(const Forward<Tensors>& args) = 0;
+  /// Begins to compute what forward() is asked for in a later step, as InverseRoots::begin(), with copies of `factors`.
+  virtual void begin(const std::vector<Tensor>& factors) { (void)factors; }
 };
 
 class EigenQuotient;

@@ -87,9 +87,10 @@ class DecayedSum : public DescribedPrimitive<DecayedSumDesc> {
 
 class InverseRoots;
 /// Powers of symmetric matrices: dst = (src / correction + epsilon I)^(-1 / root), by eigenvalues and eigenvectors in
-/// f64. correction = 1 - decay^t, t = StepParams::step + 1, or 1 if decay is 1: src is then the running mean of
-/// DecayedSum. Only the lower triangles of src are read. Eigenvalues below 2^-24 times the largest one count as that,
-/// since f32 has rounded the matrices. A matrix of zeros gives epsilon^(-1 / root) I. NaN goes in and comes out.
+/// f64. correction = 1 - decay^t, t = StepParams::step + 1 - delay, or 1 if decay is 1: src is then the running mean of
+/// DecayedSum, as it was `delay` steps ago. Only the lower triangles of src are read. Eigenvalues below 2^-24 times the
+/// largest one count as that, since f32 has rounded the matrices. A matrix of zeros gives epsilon^(-1 / root) I. NaN
+/// goes in and comes out.
 ///
 /// The arrays are stacks of matrices, (count, n, n) f32 plain. Of each matrix only the first `size` rows and columns
 /// belong to it. All other elements of dst are zero, and so are those of matrices that are left to other ranks.
@@ -108,6 +109,7 @@ struct InverseRootsDesc {
   std::vector<Matrix> matrices;  ///< those that this primitive computes
   float epsilon = 0;             ///< above 0
   float decay = 1;               ///< of the running mean; 1: src is a sum
+  std::int64_t delay = 0;        ///< steps since src was the mean, 0 or more
 };
 class InverseRoots : public DescribedPrimitive<InverseRootsDesc> {
  public:
@@ -120,6 +122,10 @@ class InverseRoots : public DescribedPrimitive<InverseRootsDesc> {
     Scratch<K> scratch;
   };
   virtual void forward(const Forward<Tensors>& args) = 0;
+  /// Begins to compute what forward() is asked for `delay` steps later, with copies of `srcs`, and returns at once;
+  /// forward() then waits. For speed alone: forward() gives the same without begin(), and if it gets other values. Does
+  /// nothing where a backend cannot.
+  virtual void begin(const Tensor& step_params, const std::vector<Tensor>& srcs) { (void)step_params, (void)srcs; }
 };
 
 class ShampooStep;

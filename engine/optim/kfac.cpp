@@ -1,14 +1,18 @@
 #include "engine/optim/kfac.hpp"
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "engine/ops/combine.hpp"
+#include "engine/optim/detail/delayed_work.hpp"
 #include "engine/optim/detail/share_out.hpp"
 #include "engine/optim/kfac_products.hpp"
 #include "engine/plan/update_builder.hpp"
 
 namespace keelson {
+
+using detail::append_copy;
 
 namespace {
 
@@ -18,7 +22,8 @@ constexpr std::int64_t most_block_rows = 8192;
 constexpr std::int64_t most_factor_rows = most_block_rows + 1;
 
 constexpr const char *a_state = "a_factor", *g_state = "g_factor", *a_inverse_state = "a_inverse",
-                     *g_inverse_state = "g_inverse";
+                     *g_inverse_state = "g_inverse", *delayed_a_state = "delayed_a_factor",
+                     *delayed_g_state = "delayed_g_factor";
 
 /// Weights in the memory of a plain matrix whose rows have `columns` elements, in the order of ops::PatchesDesc.
 TensorDesc weights_within(const Shape& weights, std::int64_t columns) {
@@ -41,11 +46,6 @@ void require_factors(const std::string& weights, std::int64_t rows) {
         "{}: K-FAC would need a factor of {} rows, more than {}. Give the optimizer the setting block_size=128, which "
         "cuts factors into blocks, or plain_above={}, which lets such layers move by momentum SGD",
         weights, rows, most_factor_rows, most_factor_rows);
-}
-
-void append_copy(UpdateBuilder& b, const std::string& node, BufferId from, BufferId to, const Every& every = {}) {
-  b.call<ops::Reorder, ops::Reorder::Forward>(node, "copy", b.make(ops::ReorderDesc{b.desc(from), b.desc(to)}),
-                                              {.src = from, .dst = to}, every);
 }
 
 }  // namespace
@@ -73,6 +73,8 @@ std::vector<std::string> Kfac::state_names() const {
   std::vector<std::string> names;
   if (momentum > 0) names.emplace_back("momentum_buffer");
   for (const char* state : {a_state, g_state, a_inverse_state, g_inverse_state}) names.emplace_back(state);
+  if (inv_update_delay > 0)
+    for (const char* state : {delayed_a_state, delayed_g_state}) names.emplace_back(state);
   return names;
 }
 
@@ -84,10 +86,10 @@ std::optional<Shape> Kfac::own_state_shape(std::size_t state, const Shape& param
   if (product_inputs == 0 || !observes(parameter, product_inputs)) return Shape{0};
   if (block_size == 0)
     require_factors("weights " + keelson::to_string(parameter), std::max(parameter[0], product_inputs));
-  const bool is_a = name == a_state || name == a_inverse_state;
+  const bool is_a = name == a_state || name == a_inverse_state || name == delayed_a_state;
+  const bool is_inverse = name == a_inverse_state || name == g_inverse_state;
   const ops::DiagonalBlocks blocks = blocks_of(is_a ? product_inputs : parameter[0]);
-  return name == a_state || name == g_state ? blocks.whole().shape
-                                            : ops::FactorInversesDesc::inverse(blocks, eigen).shape;
+  return is_inverse ? ops::FactorInversesDesc::inverse(blocks, eigen).shape : blocks.whole().shape;
 }
 
 bool Kfac::observes(const Shape& weights, std::int64_t product_inputs) const {
@@ -106,6 +108,9 @@ void Kfac::check_settings() const {
   expect(kl_clip >= 0, "kl_clip", kl_clip, "0 or more");
   expect(factor_update_steps >= 1, "factor_update_steps", factor_update_steps, "1 step or more");
   expect(inv_update_steps >= 1, "inv_update_steps", inv_update_steps, "1 step or more");
+  if (inv_update_delay < 0 || inv_update_delay >= inv_update_steps)
+    refuse("the setting inv_update_delay of KFAC is {}; expected 0 to {}, less than inv_update_steps", inv_update_delay,
+           inv_update_steps - 1);
   expect(factor_positions >= 0, "factor_positions", factor_positions, "0 or more");
   expect(block_size >= 0 && block_size <= most_block_rows, "block_size", block_size, "0 to 8192");
   expect(plain_above >= 0, "plain_above", plain_above, "0 or more");
@@ -192,11 +197,13 @@ void Kfac::append_factors(UpdateBuilder& b, const std::vector<Work>& all) const 
 }
 
 void Kfac::append_inverses(UpdateBuilder& b, const std::vector<Work>& all) const {
-  const Every every{static_cast<std::uint64_t>(inv_update_steps), 0};
+  const Every every{static_cast<std::uint64_t>(inv_update_steps), static_cast<std::uint64_t>(inv_update_delay)};
   ops::FactorInversesDesc d{.damping = damping, .eigen = eigen};
-  std::vector<BufferId> factors, inverses;
+  std::vector<BufferId> factors, copies, inverses;
   for (const Work& w : all)
-    for (const auto& [factor, inverse] : {std::pair{a_state, a_inverse_state}, {g_state, g_inverse_state}}) {
+    for (const auto& [factor, inverse, copy] :
+         {std::tuple{a_state, a_inverse_state, delayed_a_state}, {g_state, g_inverse_state, delayed_g_state}}) {
+      if (inv_update_delay > 0) copies.push_back(b.state(*w.weights, copy));
       factors.push_back(b.state(*w.weights, factor));
       inverses.push_back(b.state(*w.weights, inverse));
       d.blocks.push_back(blocks_of(factor == a_state ? w.columns() : w.outputs()));
@@ -208,9 +215,14 @@ void Kfac::append_inverses(UpdateBuilder& b, const std::vector<Work>& all) const
   for (std::size_t i = 0; i < rank_of.size(); ++i)
     if (rank_of[i] == b.rank()) d.matrices.push_back(matrices[i]);
 
+  const std::shared_ptr<ops::FactorInverses> op = b.make(d);
+  if (!copies.empty())
+    detail::append_begin(b, *op, [op](const Tensor&, const auto& srcs) { op->begin(srcs); }, factors, copies,
+                         {every.period, 0});
   const auto append = [&](const std::vector<BufferId>& dsts) {
-    b.call<ops::FactorInverses, ops::FactorInverses::Forward>("all factors", eigen ? "eigenvectors" : "inverses",
-                                                              b.make(d), {.factors = factors, .inverses = dsts}, every);
+    b.call<ops::FactorInverses, ops::FactorInverses::Forward>(
+        "all factors", eigen ? "eigenvectors" : "inverses", op,
+        {.factors = copies.empty() ? factors : copies, .inverses = dsts}, every);
   };
   if (b.ranks() == 1) return append(inverses);
   // All inverses are one array, to which each rank adds those that it has computed.
@@ -294,6 +306,7 @@ std::vector<OptimizerSetting> Kfac::own_settings() {
           {"kl_clip", &kl_clip},
           {"factor_update_steps", &factor_update_steps},
           {"inv_update_steps", &inv_update_steps},
+          {"inv_update_delay", &inv_update_delay},
           {"factor_positions", &factor_positions},
           {"block_size", &block_size},
           {"plain_above", &plain_above},
@@ -304,6 +317,7 @@ std::string Kfac::to_string() const {
   std::string text =
       fmt::format("kfac momentum {} damping {}, factors every {} steps with decay {}, {} every {} steps", momentum,
                   damping, factor_update_steps, factor_decay, eigen ? "eigenvectors" : "inverses", inv_update_steps);
+  if (inv_update_delay > 0) text += fmt::format(", used {} steps later", inv_update_delay);
   if (kl_clip > 0) text += fmt::format(", kl clip {}", kl_clip);
   if (factor_positions > 0) text += fmt::format(", {} positions", factor_positions);
   if (block_size > 0) text += fmt::format(", blocks of {}", block_size);

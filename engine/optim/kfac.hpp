@@ -30,8 +30,9 @@ struct UpdatedParameter;
 /// over all ranks, exchanged as upper triangles in one message, in f32 in every precision. With micro-batches they are
 /// those of the last micro-batch; with lag those of this step, while the gradients are those of the step before. Each
 /// inverse is computed by one of the ranks, in f64, and reaches the others in one sum. Steps with factors update them
-/// before the direction. As long as a layer has no inverses, after a change of the network, or if the first step's
-/// gradients were not finite, it moves by momentum SGD.
+/// before the direction. With inv_update_delay = d the inverses are used d steps later, as roots of Shampoo are. As
+/// long as a layer has no inverses, after a change of the network, or if the first step's gradients were not finite, it
+/// moves by momentum SGD.
 struct Kfac : Optimizer {
   static constexpr const char* name = "KFAC";  ///< see Optimizers
   static constexpr const char* summary =
@@ -42,7 +43,8 @@ struct Kfac : Optimizer {
       factor_decay = 0.95f,               ///< decay rate of the running means of the factors
       kl_clip = 0.001f;                   ///< bound on the change of the predictions in a step; 0: none
   std::int32_t factor_update_steps = 10,  ///< steps from one update of the factors to the next
-      inv_update_steps = 10;              ///< steps from one computation of the inverses to the next
+      inv_update_steps = 10,              ///< steps from one computation of the inverses to the next
+      inv_update_delay = 0;               ///< steps in which the inverses are computed; below inv_update_steps
   /// Positions of a sample of which A is made, for convolutions with more: one of each of so many parts of the source,
   /// at random. 0: all. G is always made of all.
   std::int32_t factor_positions = 1024;

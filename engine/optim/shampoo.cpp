@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "engine/optim/detail/delayed_work.hpp"
 #include "engine/optim/detail/share_out.hpp"
 #include "engine/plan/update_builder.hpp"
 
@@ -12,14 +13,9 @@ namespace {
 /// Of parameters: convolutions of volumes have five.
 constexpr int most_dims = 5;
 
-std::string factor_state(int dim) { return fmt::format("factor_matrices_{}", dim); }
-std::string root_state(int dim) { return fmt::format("inv_factor_matrices_{}", dim); }
-
-/// The first states are of the parameter's shape; then come a factor and its root for each dimension.
-int dim_of_state(std::size_t state, std::size_t names) {
-  const auto first = names - 2 * most_dims;
-  return state < first ? -1 : static_cast<int>(state - first) / 2;
-}
+constexpr const char *factor_state = "factor_matrices", *root_state = "inv_factor_matrices",
+                     *delayed_state = "delayed_factor_matrices";
+std::string state_of(const char* state, int dim) { return fmt::format("{}_{}", state, dim); }
 
 }  // namespace
 
@@ -57,22 +53,29 @@ KroneckerBlocks Shampoo::blocks_of(const Shape& parameter) const {
   return {shape, max_preconditioner_dim};
 }
 
+/// The states that each dimension has. They are the last ones of state_names(), those of a dimension next to each
+/// other.
+std::vector<const char*> Shampoo::states_of_dims() const {
+  std::vector<const char*> states{factor_state, root_state};
+  if (precondition_delay > 0) states.push_back(delayed_state);
+  return states;
+}
+
 std::vector<std::string> Shampoo::state_names() const {
   std::vector<std::string> names;
   if (beta1 > 0) names.emplace_back("exp_avg");
   if (ops::GraftParams{.method = grafting}.has_state()) names.emplace_back("exp_avg_sq");
   if (step_momentum > 0) names.emplace_back("momentum_buffer");
-  for (int i = 0; i < most_dims; ++i) {
-    names.push_back(factor_state(i));
-    names.push_back(root_state(i));
-  }
+  for (int i = 0; i < most_dims; ++i)
+    for (const char* state : states_of_dims()) names.push_back(state_of(state, i));
   return names;
 }
 
 std::optional<Shape> Shampoo::own_state_shape(std::size_t state, const Shape& parameter, std::int64_t) const {
   check_settings();  // plans ask for shapes first
-  const int dim = dim_of_state(state, state_names().size());
-  if (dim < 0) return std::nullopt;
+  const std::size_t each = states_of_dims().size(), first = state_names().size() - most_dims * each;
+  if (state < first) return std::nullopt;
+  const auto dim = static_cast<int>((state - first) / each);
   const KroneckerBlocks blocks = blocks_of(parameter);
   return dim < blocks.rank() ? blocks.factors(dim) : Shape{0};
 }
@@ -88,6 +91,9 @@ void Shampoo::check_settings() const {
   expect(step_momentum >= 0 && step_momentum < 1, "step_momentum", step_momentum, "a number from 0 to below 1");
   expect(precondition_frequency >= 1, "precondition_frequency", precondition_frequency, "1 step or more");
   expect(start_preconditioning_step >= 0, "start_preconditioning_step", start_preconditioning_step, "0 or more");
+  if (precondition_delay < 0 || precondition_delay >= precondition_frequency)
+    refuse("the setting precondition_delay of Shampoo is {}; expected 0 to {}, less than precondition_frequency",
+           precondition_delay, precondition_frequency - 1);
   // A matrix of 8192 rows takes 256 MiB, and its root some minutes.
   expect(max_preconditioner_dim >= 1 && max_preconditioner_dim <= 8192, "max_preconditioner_dim",
          max_preconditioner_dim, "1 to 8192");
@@ -121,21 +127,21 @@ Shampoo::Calls::Work Shampoo::Calls::begin(const UpdatedParameter& p, BufferId g
   for (int i = 0; i < w.blocks.rank(); ++i)
     b.call<FactorSum, FactorSum::Forward>(
         p.name, "factors", std::make_shared<FactorSum>(b.context(), FactorSumDesc{w.blocks, i, o.beta2}),
-        {.src = w.gradient, .factors = b.state(p, factor_state(i)), .loss_scale = b.loss_scale()});
+        {.src = w.gradient, .factors = b.state(p, state_of(factor_state, i)), .loss_scale = b.loss_scale()});
   return w;
 }
 
 void Shampoo::Calls::append_roots(const std::vector<Work>& all) {
-  const Every every{static_cast<std::uint64_t>(o.precondition_frequency),
-                    static_cast<std::uint64_t>(o.start_preconditioning_step)};
-  ops::InverseRootsDesc d{.epsilon = o.epsilon, .decay = o.beta2};
-  std::vector<BufferId> factors, roots;
+  const Every every{static_cast<std::uint64_t>(o.precondition_frequency), o.first_step_with_roots()};
+  ops::InverseRootsDesc d{.epsilon = o.epsilon, .decay = o.beta2, .delay = o.precondition_delay};
+  std::vector<BufferId> factors, copies, roots;
   for (const Work& w : all)
     for (int i = 0; i < w.blocks.rank(); ++i) {
       for (std::int64_t k = 0; k < w.blocks.count(); ++k)
         d.matrices.push_back({std::ssize(factors), k, w.blocks.extents(k)[i], 2 * w.blocks.rank()});
-      factors.push_back(b.state(*w.parameter, factor_state(i)));
-      roots.push_back(b.state(*w.parameter, root_state(i)));
+      factors.push_back(b.state(*w.parameter, state_of(factor_state, i)));
+      roots.push_back(b.state(*w.parameter, state_of(root_state, i)));
+      if (o.precondition_delay > 0) copies.push_back(b.state(*w.parameter, state_of(delayed_state, i)));
       d.srcs.push_back(b.desc(factors.back()));
     }
   if (factors.empty()) return;
@@ -151,20 +157,22 @@ void Shampoo::Calls::append_roots(const std::vector<Work>& all) {
   std::vector<BufferId> computed = roots;
   for (std::size_t i = 0; i < roots.size() && b.ranks() > 1; ++i)
     computed[i] = b.new_buffer("roots of this rank", d.srcs[i]);
+  const std::shared_ptr<ops::InverseRoots> op = b.make(d);
+  if (!copies.empty())
+    detail::append_begin(b, *op, [op](const Tensor& step_params, const auto& srcs) { op->begin(step_params, srcs); },
+                         factors, copies, {every.period, static_cast<std::uint64_t>(o.start_preconditioning_step)});
   b.call<ops::InverseRoots, ops::InverseRoots::Forward>(
-      "all factors", "inverse roots", b.make(d), {.step_params = b.step_params(), .srcs = factors, .dsts = computed},
-      every);
+      "all factors", "inverse roots", op,
+      {.step_params = b.step_params(), .srcs = copies.empty() ? factors : copies, .dsts = computed}, every);
   if (b.ranks() == 1) return;
   b.sum_parts(computed, "inverse roots", every);
-  for (std::size_t i = 0; i < roots.size(); ++i)
-    b.call<ops::Reorder, ops::Reorder::Forward>("all factors", "copy", b.make(ops::ReorderDesc{d.srcs[i], d.srcs[i]}),
-                                                {.src = computed[i], .dst = roots[i]}, every);
+  for (std::size_t i = 0; i < roots.size(); ++i) detail::append_copy(b, "all factors", computed[i], roots[i], every);
 }
 
 void Shampoo::Calls::finish(const Work& w) {
   const UpdatedParameter& p = *w.parameter;
   std::vector<BufferId> roots;
-  for (int i = 0; i < w.blocks.rank(); ++i) roots.push_back(b.state(p, root_state(i)));
+  for (int i = 0; i < w.blocks.rank(); ++i) roots.push_back(b.state(p, state_of(root_state, i)));
   const TensorDesc desc = b.desc(p.value);
   const BufferId product = b.new_buffer(p.name + "/direction", TensorDesc::plain(w.blocks.shape()));
   b.call<KroneckerProduct, KroneckerProduct::Forward>(
@@ -176,7 +184,7 @@ void Shampoo::Calls::finish(const Work& w) {
   b.call<ops::ShampooStep, ops::ShampooStep::Forward>(
       p.name, "update",
       b.make(ops::ShampooStepDesc{desc, o.beta1, o.step_momentum, group.weight_decay, group.lr_multiplier,
-                                  static_cast<std::uint64_t>(o.start_preconditioning_step)}),
+                                  o.first_step_with_roots()}),
       {.step_params = b.step_params(),
        .direction = direction,
        .graft = w.graft,
@@ -196,6 +204,7 @@ std::vector<OptimizerSetting> Shampoo::own_settings() {
           {"grafting_epsilon", &grafting_epsilon},
           {"precondition_frequency", &precondition_frequency},
           {"start_preconditioning_step", &start_preconditioning_step},
+          {"precondition_delay", &precondition_delay},
           {"max_preconditioner_dim", &max_preconditioner_dim},
           {"use_merge_dims", &use_merge_dims}};
 }
@@ -206,6 +215,7 @@ std::string Shampoo::to_string() const {
   if (ops::GraftParams{.method = grafting}.has_state()) text += fmt::format(" epsilon {}", grafting_epsilon);
   text += fmt::format(", roots every {} steps from step {}, blocks of {}", precondition_frequency,
                       start_preconditioning_step, max_preconditioner_dim);
+  if (precondition_delay > 0) text += fmt::format(", used {} steps later", precondition_delay);
   if (!use_merge_dims) text += ", dimensions not merged";
   if (step_momentum > 0) text += fmt::format(", momentum {}", step_momentum);
   return text + shared_settings();

@@ -18,7 +18,9 @@ namespace keelson {
 /// and the step: ops::GraftDirection and ops::ShampooStep have the formulas.
 ///
 /// Factors are updated in every step. The roots are computed every precondition_frequency steps, in f64, each by one of
-/// the ranks, and reach the others in one sum; the step in which they are computed uses them already. As long as a
+/// the ranks, and reach the others in one sum. The step whose factors they are uses them already; or, with
+/// precondition_delay = d, the step d steps later: meanwhile threads with low priority compute the roots beside the
+/// steps, of copies of the factors, which are states, so that a resumed run goes on with the same bits. As long as a
 /// parameter has no roots, at the start and after a change of the network, it moves by the grafted method, or with
 /// grafting none not at all.
 struct Shampoo : Optimizer {
@@ -34,6 +36,7 @@ struct Shampoo : Optimizer {
   ops::Graft grafting = ops::Graft::adam;    ///< the method that decides the length of steps
   std::int32_t precondition_frequency = 20,  ///< steps from one computation of the roots to the next
       start_preconditioning_step = 20,       ///< the first step with roots; before: the grafted method
+      precondition_delay = 0,                ///< steps in which the roots are computed; below precondition_frequency
       max_preconditioner_dim = 1024;         ///< largest extent of a block
   bool use_merge_dims = true;  ///< small neighbouring dimensions, but for the first one, are one: merge_small_dims()
 
@@ -54,6 +57,10 @@ struct Shampoo : Optimizer {
  private:
   class Calls;
   void check_settings() const;
+  std::vector<const char*> states_of_dims() const;
+  std::uint64_t first_step_with_roots() const {
+    return static_cast<std::uint64_t>(start_preconditioning_step + precondition_delay);
+  }
 };
 
 }  // namespace keelson

@@ -18,10 +18,12 @@ class ShampooRanksTest : public MpiTest {
     if (!where.try_make(ops::InverseRootsDesc{{TensorDesc::plain({1, 2, 2})}, {{0, 0, 2, 2}}, 1e-6f}))
       GTEST_SKIP() << "this build has no LAPACK";
   }
-  static TrainerOptions options() {
+  /// Roots of the steps 1, 4 ..., used `delay` steps later.
+  static TrainerOptions options(std::int32_t delay = 0) {
     auto shampoo = std::make_shared<Shampoo>();
     shampoo->precondition_frequency = 3;
     shampoo->start_preconditioning_step = 1;
+    shampoo->precondition_delay = delay;
     shampoo->max_preconditioner_dim = 64;
     shampoo->epsilon = 1e-4f;
     auto o = small_options();
@@ -41,13 +43,15 @@ class ShampooRanksTest : public MpiTest {
 
 TEST_F(ShampooRanksTest, TrainAsOneRankDoes) {
   KEELSON_NEED_RANKS(2);
-  const Trained together = train_cubes(&world(), 8, options());
-  const auto hashes = world().allgather(
-      fmt::format("{:016x}", fnv1a(together.parameters.data(), together.parameters.size() * sizeof(float))));
-  for (const auto& h : hashes) EXPECT_EQ(h, hashes[0]) << "parameters, factors and roots have the same bits";
-  const Trained alone = train_cubes(nullptr, 8, options());
-  EXPECT_LT(difference(together.losses, alone.losses), 1e-4);
-  EXPECT_LT(difference(together.validation_losses, alone.validation_losses), 1e-4);
+  for (const int delay : {0, 2}) {
+    const Trained together = train_cubes(&world(), 8, options(delay));
+    const auto hashes = world().allgather(
+        fmt::format("{:016x}", fnv1a(together.parameters.data(), together.parameters.size() * sizeof(float))));
+    for (const auto& h : hashes) EXPECT_EQ(h, hashes[0]) << "parameters, factors and roots have the same bits";
+    const Trained alone = train_cubes(nullptr, 8, options(delay));
+    EXPECT_LT(difference(together.losses, alone.losses), 1e-4);
+    EXPECT_LT(difference(together.validation_losses, alone.validation_losses), 1e-4);
+  }
 }
 
 /// Replicas of several ranks compute the same from the same sums; each root is still computed once.
@@ -63,23 +67,25 @@ TEST_F(ShampooRanksTest, TrainReplicasOfSeveralRanks) {
 
 TEST_F(ShampooRanksTest, ResumeOnAnotherNumberOfRanks) {
   KEELSON_NEED_RANKS(2);
-  std::optional<Folder> folder;
-  std::string name;
-  if (rank() == 0) name = folder.emplace().path().string();
-  const auto shared = world().allgather(name)[0];
-  auto o = options();
-  const Trained whole = train_cubes(&world(), 8, o);
-  auto first = o;
-  first.checkpoints.folder = shared;
-  first.max_steps = 3;  // between the roots of the steps 1 and 4
-  train_cubes(&world(), 8, first);
-  world().barrier();
-  const auto checkpoint = find_checkpoint(shared, false);
-  EXPECT_EQ(train_cubes(&world(), 8, o, checkpoint).parameters, whole.parameters);
-  const Trained alone = train_cubes(nullptr, 8, o, checkpoint);
-  const std::vector<double> rest(whole.losses.end() - std::ssize(alone.losses), whole.losses.end());
-  EXPECT_LT(difference(alone.losses, rest), 1e-4);
-  world().barrier();
+  for (const int delay : {0, 2}) {
+    std::optional<Folder> folder;
+    std::string name;
+    if (rank() == 0) name = folder.emplace().path().string();
+    const auto shared = world().allgather(name)[0];
+    const auto o = options(delay);
+    const Trained whole = train_cubes(&world(), 8, o);
+    auto first = o;
+    first.checkpoints.folder = shared;
+    first.max_steps = 3;  // between the roots of the steps 1 and 4, and while delayed ones are computed
+    train_cubes(&world(), 8, first);
+    world().barrier();
+    const auto checkpoint = find_checkpoint(shared, false);
+    EXPECT_EQ(train_cubes(&world(), 8, o, checkpoint).parameters, whole.parameters);
+    const Trained alone = train_cubes(nullptr, 8, o, checkpoint);
+    const std::vector<double> rest(whole.losses.end() - std::ssize(alone.losses), whole.losses.end());
+    EXPECT_LT(difference(alone.losses, rest), 1e-4);
+    world().barrier();
+  }
 }
 
 TEST_F(ShampooRanksTest, RefuseParts) {

@@ -127,6 +127,47 @@ TEST_P(ShampooOpsTest, RootsOfNansAndZeros) {
   }
 }
 
+/// Roots that begin() has computed beside the caller are those of forward() alone, and those of other matrices do not
+/// reach forward().
+TEST_P(ShampooOpsTest, RootsThatBeganEarlier) {
+  const std::int64_t n = 40, delay = 3;
+  const ops::InverseRootsDesc d{{TensorDesc::plain({2, n, n})}, {{0, 0, n, 4}, {0, 1, n - 7, 2}}, 1e-4f, 0.9f, delay};
+  const auto op = make(d), alone = make(d);
+  if (!op) return;
+  const auto stack = [&](const std::string& name) {
+    Array a = oracle::random_uniform({2, n, n}, name);
+    for (std::int64_t m = 0; m < 2; ++m)
+      for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j <= i; ++j)
+          a[(m * n + i) * n + j] = a[(m * n + j) * n + i] = i == j ? 50 : a[(m * n + i) * n + j];
+    return put(ctx(), a, Layout::plain(a.shape));
+  };
+  const auto roots = [&](ops::InverseRoots& of, const Tensor& src, std::uint64_t step) {
+    const Tensor dst = put(ctx(), Array(src.desc().shape, 5), Layout::plain(src.desc().shape));
+    const auto bytes = static_cast<std::int64_t>(of.scratch_bytes(ops::Verb::forward));
+    of.forward({put_step_params(ctx(), {.step = step}),
+                {src},
+                {dst},
+                ctx().allocate(TensorDesc::plain({bytes}, DType::u8), "scratch")});
+    return get(ctx(), dst).data;
+  };
+  const Tensor first = stack("first"), second = stack("second");
+  const auto of_first = roots(*alone, first, 5 + delay), of_second = roots(*alone, second, 5 + delay);
+  EXPECT_NE(of_first, roots(*alone, first, 6 + delay)) << "the correction is another one";
+  const auto begin = [&](const Tensor& src) { op->begin(put_step_params(ctx(), {.step = 5}), {src}); };
+  begin(first);
+  EXPECT_EQ(roots(*op, first, 5 + delay), of_first);
+  EXPECT_EQ(roots(*op, second, 5 + delay), of_second) << "without begin()";
+  begin(first);
+  EXPECT_EQ(roots(*op, second, 5 + delay), of_second) << "other matrices";
+  begin(first);
+  EXPECT_EQ(roots(*op, first, 6 + delay), roots(*alone, first, 6 + delay)) << "another step";
+  begin(second);
+  begin(first);
+  EXPECT_EQ(roots(*op, first, 5 + delay), of_first);
+  begin(second);  // and the primitive ends
+}
+
 TEST_P(ShampooOpsTest, SumsDecayInMatricesWithGaps) {
   const Shape shape{5, 7};
   for (const std::int64_t stride : {7, 11})

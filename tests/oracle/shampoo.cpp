@@ -86,6 +86,7 @@ ShampooState::ShampooState(const Array& parameter)
   for (const auto n : parameter.shape) {
     factors.emplace_back(Shape{n, n});
     roots.emplace_back(Shape{n, n});
+    delayed.emplace_back(Shape{n, n});
   }
 }
 
@@ -105,17 +106,18 @@ void shampoo(ShampooState& s, const Array& g, const ShampooSettings& o, std::uin
     Array& factor = s.factors[static_cast<std::size_t>(i)];
     const Array term = gram(g, i);
     for (std::int64_t e = 0; e < factor.elements(); ++e) factor[e] = o.beta2 * factor[e] + share(o.beta2) * term[e];
-    Array& root = s.roots[static_cast<std::size_t>(i)];
+    Array &root = s.roots[static_cast<std::size_t>(i)], &next = s.delayed[static_cast<std::size_t>(i)];
     if (step >= o.start && (step - o.start) % o.period == 0) {
       Array corrected = factor;
       for (double& v : corrected.data) v /= correction(o.beta2);
-      root = inverse_root(corrected, o.epsilon, 2 * g.shape.rank());
+      next = inverse_root(corrected, o.epsilon, 2 * g.shape.rank());
     }
+    if (step >= o.start + o.delay && (step - o.start - o.delay) % o.period == 0) root = next;
     direction = multiply_along(direction, root, i);
   }
   const double squares = sum_of_squares(direction), wanted = sum_of_squares(graft);
   const bool grafts = o.grafting != ops::Graft::none;
-  if (step < o.start || (grafts && squares == 0))
+  if (step < o.start + o.delay || (grafts && squares == 0))
     direction = graft;
   else if (grafts)
     for (double& v : direction.data) v *= std::sqrt(wanted / squares);

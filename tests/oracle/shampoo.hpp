@@ -23,13 +23,13 @@ struct ShampooSettings {
   double beta1 = 0, beta2 = 1, epsilon = 1e-4, momentum = 0, decay = 0;
   ops::Graft grafting = ops::Graft::none;
   double grafting_epsilon = 1e-8;
-  std::uint64_t period = 1, start = 0;
+  std::uint64_t period = 1, start = 0, delay = 0;
 };
 /// Of one parameter without blocks; arrays of zeros at first.
 struct ShampooState {
   explicit ShampooState(const Array& parameter);
   Array param, exp_avg, exp_avg_sq, momentum;
-  std::vector<Array> factors, roots;  ///< by dimension
+  std::vector<Array> factors, roots, delayed;  ///< by dimension; delayed: the root that is next
 };
 /// Step number `step`, from 0.
 void shampoo(ShampooState& s, const Array& g, const ShampooSettings& o, std::uint64_t step, double lr);

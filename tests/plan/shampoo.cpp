@@ -110,6 +110,7 @@ Shampoo shampoo_of(const oracle::ShampooSettings& s) {
   o.step_momentum = static_cast<float>(s.momentum);
   o.precondition_frequency = static_cast<std::int32_t>(s.period);
   o.start_preconditioning_step = static_cast<std::int32_t>(s.start);
+  o.precondition_delay = static_cast<std::int32_t>(s.delay);
   return o;
 }
 
@@ -171,8 +172,8 @@ Graph layers_of_all_kinds() {
   return g;
 }
 
-/// Six steps of a network, whose roots are of the steps 1 and 4. The oracle gets the plan's gradients, and parameters
-/// in the order of merged dimensions.
+/// Eight steps of a network, whose roots are of the steps 1, 4 and 7, or are used two steps later. The oracle gets the
+/// plan's gradients, and parameters in the order of merged dimensions.
 TEST_P(ShampooTest, MatchesTheOracleInANetwork) {
   for (const auto method : {ops::Graft::none, ops::Graft::sgd, ops::Graft::adagrad, ops::Graft::adam})
     for (const bool merges : {false, true}) {
@@ -183,7 +184,8 @@ TEST_P(ShampooTest, MatchesTheOracleInANetwork) {
                                              .decay = 0.01,
                                              .grafting = method,
                                              .period = 3,
-                                             .start = 1};
+                                             .start = 1,
+                                             .delay = merges ? 0U : 2U};
       Shampoo optimizer = shampoo_of(settings);
       optimizer.use_merge_dims = merges;
       optimizer.clip_norm = 0.5f;
@@ -193,7 +195,7 @@ TEST_P(ShampooTest, MatchesTheOracleInANetwork) {
       std::map<std::string, oracle::ShampooState> states;
       const auto merged = [&](const Parameter& p) { return merges ? merge_small_dims(p.shape, 1024) : p.shape; };
       for (const auto& p : parameters.all()) states.emplace(p.name, as_array(merged(p), parameters.get(p)));
-      for (std::uint64_t step = 0; step < 6; ++step) {
+      for (std::uint64_t step = 0; step < 8; ++step) {
         set_input(ctx(), executor, "x", oracle::random_uniform({2, 3, 6, 6}, fmt::format("x{}", step)));
         set_input(ctx(), executor, "y", oracle::random_uniform({2, 2}, fmt::format("y{}", step), 3, 5));
         executor.forward({.step = step, .inverse_samples = 0.5f, .learning_rate = 0.01f});
@@ -293,6 +295,8 @@ TEST(ShampooSettings, AreChecked) {
   expect(refusal([](Shampoo& o) { o.epsilon = 0; }), "epsilon of Shampoo is 0");
   expect(refusal([](Shampoo& o) { o.beta1 = 1; }), "beta1");
   expect(refusal([](Shampoo& o) { o.precondition_frequency = 0; }), "precondition_frequency");
+  expect(refusal([](Shampoo& o) { o.precondition_delay = 19; }), "nothing");
+  expect(refusal([](Shampoo& o) { o.precondition_delay = 20; }), "expected 0 to 19");
   expect(refusal([](Shampoo& o) { o.max_preconditioner_dim = 100000; }), "1 to 8192");
   expect(refusal([](Shampoo& o) { o.max_preconditioner_dim = 0; }), "1 to 8192");
 }

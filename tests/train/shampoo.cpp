@@ -41,6 +41,20 @@ TEST(ShampooTraining, ResumesBitForBitBetweenRoots) {
   expect_same_when_resumed(shampoo_network, o, where, whole, {1, 2, 3, 6, 7, 9});
 }
 
+/// Roots of the factors of the steps 2, 6 and 10, used from the steps 5, 9 and 13 on.
+TEST(ShampooTraining, ResumesBitForBitWhileRootsAreComputed) {
+  KEELSON_NEED_ROOTS;
+  Context& where = context(network_contexts().back());
+  auto o = shampoo_options();
+  auto delayed = std::make_shared<Shampoo>(dynamic_cast<const Shampoo&>(*o.optimizer));
+  delayed->precondition_delay = 3;
+  o.optimizer = delayed;
+  Training whole(shampoo_network(), o, where);
+  whole.go();
+  EXPECT_LT(whole.recorder.train_losses.back(), whole.recorder.train_losses.front());
+  expect_same_when_resumed(shampoo_network, o, where, whole, {2, 3, 4, 5, 6, 8, 9, 12});
+}
+
 TEST(ShampooTraining, ResumesWithLaggedGradients) {
   KEELSON_NEED_ROOTS;
   Context& where = context(network_contexts().back());

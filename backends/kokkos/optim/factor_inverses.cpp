@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/optim/matrix_shares.hpp"
+#include "backends/kokkos/optim/background_matrices.hpp"
 #include "engine/ops/factory.hpp"
 #include "engine/ops/kfac.hpp"
 
@@ -36,8 +36,8 @@ class LapackFactorInverses : public FactorInverses {
   explicit LapackFactorInverses(const FactorInversesDesc& d)
       : d_(d),
         shares_(rows_of(d), d.eigen ? lapack::scratch_doubles : lapack::scratch_doubles_of_inverse),
-        works_(d.matrices.size()),
-        damping_(d.matrices.size()) {}
+        compute_(d.eigen ? eigenvectors : inverse),
+        background_(shares_, compute_) {}
 
   Layout layout(Verb, Role) const override { return Layout::any(); }
   std::string name(Verb) const override { return d_.eigen ? "dsyevd" : "dpotri"; }
@@ -51,19 +51,17 @@ class LapackFactorInverses : public FactorInverses {
     return cost;
   }
 
+  void begin(const std::vector<Tensor>& factors) override {
+    if (!d_.matrices.empty()) background_.begin(works_of(factors, factors));
+  }
+
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [factors, inverses, scratch] = args;
     for (const Tensor& t : inverses) std::fill_n(t.data<float>(), t.elements(), 0.0f);
-    means_.clear();
-    for (std::size_t i = 0; i < factors.size(); ++i)
-      means_.push_back(mean_of_diagonal(factors[i].data<float>(), d_.blocks[i]));
-    for (std::size_t i = 0; i < works_.size(); ++i) prepare(i, factors, inverses);
-    shares_.run("keelson::factor_inverses", scratch.raw(), [this](std::size_t i, double* memory) {
-      if (works_[i].n == 0) return;
-      if (d_.eigen)
-        lapack::eigenvectors(works_[i], memory);
-      else
-        lapack::inverse(works_[i], damping_[i], memory);
+    const auto& works = works_of(factors, inverses);
+    if (background_.take(works)) return;
+    shares_.run("keelson::factor_inverses", scratch.raw(), [&](std::size_t i, double* memory) {
+      if (works[i].matrix.n > 0) compute_(works[i], memory);
     });
   }
 
@@ -74,22 +72,36 @@ class LapackFactorInverses : public FactorInverses {
     return rows;
   }
 
-  /// A matrix of no rows has nothing to be done.
-  void prepare(std::size_t i, const std::vector<Tensor>& factors, const std::vector<Tensor>& inverses) {
-    const auto mine = static_cast<std::size_t>(d_.matrices[i].factor);
-    const Index block = d_.matrices[i].block, n = d_.blocks[mine].rows_of(block), size = d_.blocks[mine].size;
-    const float* const src = factors[mine].data<float>() + block * size * size;
-    float* const dst = inverses[mine].data<float>() + block * size * (size + (d_.eigen ? 1 : 0));
+  static void eigenvectors(const MatrixWork& w, double* scratch) { lapack::eigenvectors(w.matrix, scratch); }
+  static void inverse(const MatrixWork& w, double* scratch) { lapack::inverse(w.matrix, w.epsilon, scratch); }
+
+  const std::vector<MatrixWork>& works_of(const std::vector<Tensor>& factors, const std::vector<Tensor>& inverses) {
+    means_.clear();
+    for (std::size_t i = 0; i < factors.size(); ++i)
+      means_.push_back(mean_of_diagonal(factors[i].data<float>(), d_.blocks[i]));
+    works_.clear();
+    for (const auto& m : d_.matrices) works_.push_back(work_of(m, factors, inverses));
+    return works_;
+  }
+  MatrixWork work_of(const FactorInversesDesc::Matrix& m, const std::vector<Tensor>& factors,
+                     const std::vector<Tensor>& inverses) const {
+    const auto mine = static_cast<std::size_t>(m.factor);
+    const Index n = d_.blocks[mine].rows_of(m.block), size = d_.blocks[mine].size;
+    const float* const src = factors[mine].data<float>() + m.block * size * size;
+    float* const dst = inverses[mine].data<float>() + m.block * size * (size + (d_.eigen ? 1 : 0));
     const double mean = means_[mine], mean_of_other = means_[mine ^ 1];
     const bool is_empty = mean == 0 || mean_of_other == 0 || (d_.damping == 0 && is_zero(src, n, size));
-    works_[i] = {src, dst, is_empty ? 0 : n, size};
-    damping_[i] = std::sqrt(static_cast<double>(d_.damping) * mean / mean_of_other);
+    return {{src, dst, is_empty ? 0 : n, size},
+            n + (d_.eigen ? 1 : 0),
+            is_empty ? 0 : std::sqrt(static_cast<double>(d_.damping) * mean / mean_of_other)};
   }
 
   FactorInversesDesc d_;
   MatrixShares shares_;
-  std::vector<lapack::Matrix> works_;
-  std::vector<double> means_, damping_;  ///< means_: of the diagonals of the factors
+  BackgroundMatrices::Compute compute_;
+  BackgroundMatrices background_;
+  std::vector<MatrixWork> works_;  ///< of the current call
+  std::vector<double> means_;      ///< of the diagonals of the factors
 };
 
 #endif

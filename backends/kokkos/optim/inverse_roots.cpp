@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "backends/kokkos/makers.hpp"
-#include "backends/kokkos/optim/matrix_shares.hpp"
+#include "backends/kokkos/optim/background_matrices.hpp"
 #include "engine/ops/factory.hpp"
 #include "engine/ops/shampoo.hpp"
 
@@ -19,7 +19,7 @@ double root_flops(std::int64_t n) { return 10.0 * static_cast<double>(n) * stati
 
 class LapackInverseRoots : public InverseRoots {
  public:
-  explicit LapackInverseRoots(const InverseRootsDesc& d) : d_(d), shares_(rows_of(d)), works_(d.matrices.size()) {}
+  explicit LapackInverseRoots(const InverseRootsDesc& d) : d_(d), shares_(rows_of(d)), background_(shares_, compute) {}
 
   Layout layout(Verb, Role) const override { return Layout::any(); }
   std::string name(Verb) const override { return "dsyevd"; }
@@ -31,20 +31,17 @@ class LapackInverseRoots : public InverseRoots {
     return cost;
   }
 
+  void begin(const Tensor& step_params, const std::vector<Tensor>& srcs) override {
+    if (!d_.matrices.empty()) background_.begin(works_of(srcs, srcs, scale_of(step_params, 0)));
+  }
+
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [step_params, srcs, dsts, scratch] = args;
     for (const Tensor& dst : dsts) std::fill_n(dst.data<float>(), dst.elements(), 0.0f);
-    for (std::size_t i = 0; i < works_.size(); ++i) {
-      const auto& m = d_.matrices[i];
-      const auto array = static_cast<std::size_t>(m.array);
-      const std::int64_t stride = d_.srcs[array].shape[2], at = m.index * stride * stride;
-      works_[i] = {srcs[array].data<float>() + at, dsts[array].data<float>() + at, m.size, stride};
-    }
-    const auto steps = static_cast<double>(static_cast<const StepParams*>(step_params.raw())->step) + 1;
-    const double scale = d_.decay < 1 ? 1 / (1 - std::pow(static_cast<double>(d_.decay), steps)) : 1;
-    shares_.run("keelson::inverse_roots", scratch.raw(), [this, scale](std::size_t i, double* memory) {
-      lapack::inverse_root(works_[i], scale, d_.epsilon, d_.matrices[i].root, memory);
-    });
+    const auto& works = works_of(srcs, dsts, scale_of(step_params, d_.delay));
+    if (background_.take(works)) return;
+    shares_.run("keelson::inverse_roots", scratch.raw(),
+                [&](std::size_t i, double* memory) { compute(works[i], memory); });
   }
 
  private:
@@ -53,10 +50,34 @@ class LapackInverseRoots : public InverseRoots {
     for (const auto& m : d.matrices) rows.push_back(m.size);
     return rows;
   }
+  static void compute(const MatrixWork& w, double* scratch) {
+    lapack::inverse_root(w.matrix, w.scale, w.epsilon, w.root, scratch);
+  }
+  const std::vector<MatrixWork>& works_of(const std::vector<Tensor>& srcs, const std::vector<Tensor>& dsts,
+                                          double scale) {
+    works_.clear();
+    for (const auto& m : d_.matrices) {
+      const auto array = static_cast<std::size_t>(m.array);
+      const std::int64_t stride = d_.srcs[array].shape[2], at = m.index * stride * stride;
+      works_.push_back({{srcs[array].data<float>() + at, dsts[array].data<float>() + at, m.size, stride},
+                        m.size,
+                        static_cast<double>(d_.epsilon),
+                        scale,
+                        m.root});
+    }
+    return works_;
+  }
+  /// 1 / correction, for matrices of `delay` steps ago.
+  double scale_of(const Tensor& step_params, std::int64_t delay) const {
+    const auto step = static_cast<std::int64_t>(static_cast<const StepParams*>(step_params.raw())->step);
+    const auto t = static_cast<double>(step + 1 - delay);
+    return d_.decay < 1 ? 1 / (1 - std::pow(static_cast<double>(d_.decay), t)) : 1;
+  }
 
   InverseRootsDesc d_;
   MatrixShares shares_;
-  std::vector<lapack::Matrix> works_;
+  BackgroundMatrices background_;
+  std::vector<MatrixWork> works_;  ///< of the current call
 };
 
 #endif
@@ -71,6 +92,7 @@ Expected<InverseRoots> make(const InverseRootsDesc& d) {
   if (!lapack::available())
     return std::string("this build has no LAPACK: install LAPACK, e.g. OpenBLAS, and build again");
   if (!(d.epsilon > 0)) return fmt::format("epsilon is {}, expected a number above 0", d.epsilon);
+  if (d.delay < 0) return fmt::format("delay is {}, expected 0 or more", d.delay);
   for (const TensorDesc& s : d.srcs)
     if (s.dtype != DType::f32 || s.shape.rank() != 3 || s.shape[1] != s.shape[2] || !s.layout.is_plain(s.shape))
       return fmt::format("src is {}, expected plain f32 matrices (count, n, n)", to_string(s));

@@ -32,29 +32,27 @@ class MatrixShares {
       share->work += n * n * n;
       share->scratch = std::max(share->scratch, align64(scratch_doubles(rows[i]) * sizeof(double)));
     }
+    for (std::size_t i = 1; i < shares_.size(); ++i)
+      shares_[i].first_byte = shares_[i - 1].first_byte + shares_[i - 1].scratch;
   }
 
+  std::size_t count() const { return shares_.size(); }  ///< shares: threads that have work
   /// Of run().
-  std::size_t scratch_bytes() const {
-    std::size_t bytes = 0;
-    for (const Share& s : shares_) bytes += s.scratch;
-    return bytes;
-  }
+  std::size_t scratch_bytes() const { return shares_.back().first_byte + shares_.back().scratch; }
 
   /// Calls work(number of the matrix, its scratch memory for LAPACK) for each matrix.
   template <class Work>
-  void run(const char* label, void* scratch, const Work& work) {
-    auto* at = static_cast<std::byte*>(scratch);
-    for (Share& s : shares_) {
-      s.memory = reinterpret_cast<double*>(at);
-      at += s.scratch;
-    }
+  void run(const char* label, void* scratch, const Work& work) const {
     const lapack::OneThread one_thread;
-    const auto work_on = [this, &work](Index share) {
-      const Share& s = shares_[static_cast<std::size_t>(share)];
-      for (const std::size_t i : s.matrices) work(i, s.memory);
-    };
-    launch(label, std::ssize(shares_), work_on);
+    launch(label, std::ssize(shares_),
+           [this, scratch, &work](Index share) { run_share(static_cast<std::size_t>(share), scratch, work); });
+  }
+  /// Those of one share. The calling thread has a lapack::OneThread.
+  template <class Work>
+  void run_share(std::size_t share, void* scratch, const Work& work) const {
+    const Share& s = shares_[share];
+    auto* const memory = reinterpret_cast<double*>(static_cast<std::byte*>(scratch) + s.first_byte);
+    for (const std::size_t i : s.matrices) work(i, memory);
   }
 
  private:
@@ -62,8 +60,7 @@ class MatrixShares {
   struct Share {
     std::vector<std::size_t> matrices;
     double work = 0;
-    std::size_t scratch = 0;
-    double* memory = nullptr;
+    std::size_t scratch = 0, first_byte = 0;  ///< of the scratch memory
   };
   std::vector<Share> shares_;
 };
