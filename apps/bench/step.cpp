@@ -28,7 +28,7 @@ namespace {
 
 struct StepOptions {
   app::Subcommand* subcommand = nullptr;
-  std::string net = "mlperf", size, backend, roofline, onnx, precision = "default", optimizer;
+  std::string net = "mlperf", size, backend, roofline, onnx, precision = "default", optimizer, optimizer_options;
   app::DeviceOptions device;
   app::RequestedExchange exchange;
   std::int64_t batch = 0;
@@ -43,7 +43,7 @@ struct StepOptions {
 void check_inference(const StepOptions& o) {
   if (!o.inference) return;
   for (const char* name : {"recompute", "reproducible", "bucket-mb", "wire", "progress", "shard-optimizer", "parallel",
-                           "optimizer", "spatial", "channel-parallel", "stages", "micro-batches"})
+                           "optimizer", "optimizer-options", "spatial", "channel-parallel", "stages", "micro-batches"})
     if (o.subcommand->given(name))
       refuse("--inference times forward passes alone: there is no backward pass and no exchange, so leave --{} out",
              name);
@@ -252,10 +252,20 @@ ProcessGrid::Extents decide_grid(const StepOptions& o, const Network& net, Conte
   return choice.grid().extents;
 }
 
+/// Null: the optimizer of the network's recipe.
+std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& o) {
+  if (o.optimizer.empty() && !o.optimizer_options.empty())
+    refuse("--optimizer-options changes the settings of an optimizer: name the optimizer with --optimizer, too");
+  if (o.optimizer.empty()) return nullptr;
+  const auto optimizer = make_optimizer(o.optimizer);
+  read_settings(*optimizer, o.optimizer_options);
+  return optimizer;
+}
+
 ExitCode run_step(const StepOptions& o, app::Launch& launch) {
   check_inference(o);
   Network net = make_network(o.net, o.size);
-  if (!o.optimizer.empty()) net.optimizer = make_optimizer(o.optimizer);
+  if (const auto optimizer = optimizer_of(o)) net.optimizer = optimizer;
   const auto session = app::open_device(o.device, launch, o.backend);
   const auto& context = session.context;
   if (o.subcommand->given("as-rank")) return show_plan(o, launch, net, *context);
@@ -331,6 +341,10 @@ void define_step(app::CommandLine& line) {
   v.option_without_default("--optimizer", o->optimizer,
                            "How parameters move, with the optimizer's default settings. Default: as published", "NAME")
       .one_of(optimizer_names());
+  v.option_without_default(
+      "--optimizer-options", o->optimizer_options,
+      "Settings of --optimizer, e.g. precondition_frequency=50; Python's keelson.optim has their names",
+      "NAME=VALUE,...");
   v.option("--precision", o->precision,
            "Precision of convolutions' and dense layers' operands; default: fp32 on CPUs, bf16 on GPUs (fp16 before "
            "Ampere); auto: the precision that is faster here, measured at the start")

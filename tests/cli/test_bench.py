@@ -111,6 +111,15 @@ class Bench(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
                 self.assertIn("leave %s out" % option.split("=")[0], done.stderr)
 
+    def test_settings_of_the_optimizer(self):
+        out = self.succeed("step", "--size", 32, "--steps", 2, "--warmup", 0, "--optimizer", "lion", "--optimizer-options", "beta2=0.9")
+        self.assertIn("median", out)
+        for options, words in ((["--optimizer", "lion", "--optimizer-options", "beta3=1"], "beta2"),
+                               (["--optimizer-options", "beta2=0.9"], "name the optimizer with --optimizer")):
+            done = run("step", "--size", 32, "--steps", 1, *options)
+            self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
+
     def test_step_of_climate_networks(self):
         for net, size in (("deepcam", (32, 48)), ("deeplab-sc18", (16, 24)), ("tiramisu", (32, 48))):
             with self.subTest(net):
