@@ -40,11 +40,13 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Communication* communication = list[i].communication();
     const bool queues_only = communication == nullptr;
+    const Computation* computation = list[i].computation();
+    const bool capturable = computation && computation->primitive->can_be_captured(computation->verb);
     waits_.push_back(communication && communication->step == Communication::Step::wait);
     const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
     if (cut || segments_.empty() || segments_.back().queues_only != queues_only ||
-        !(segments_.back().every == list[i].every))
-      segments_.push_back({i, i, queues_only, queues_only, list[i].every, false, nullptr});
+        segments_.back().capturable != capturable || !(segments_.back().every == list[i].every))
+      segments_.push_back({i, i, queues_only, capturable, list[i].every, false, nullptr});
     ++segments_.back().last;
   }
 }

@@ -12,10 +12,10 @@ namespace keelson {
 
 /// Runs the calls of a program. If the device can capture work, each run of consecutive computations is captured at
 /// its second execution and launched as a whole from then on. The first execution is call by call, since kernels do
-/// some work only once. Communications stand between the captured graphs. A run that cannot be captured is executed
-/// call by call. Calls of other steps (Call::every) stand between the captured graphs, too: each run of calls has the
-/// same steps. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is captured. While a TraceRecorder
-/// is active a CallTracer records the calls.
+/// some work only once. Between the captured graphs stand communications, verbs that cannot be captured
+/// (Primitive::can_be_captured), and calls of other steps (Call::every): each run of calls has the same steps. A run
+/// whose capture fails is executed call by call. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is
+/// captured. While a TraceRecorder is active a CallTracer records the calls.
 class GraphExecutor {
  public:
   /// `calls`: the bound calls of the program. `cuts`: rising indices of calls at which run() may begin or end (the

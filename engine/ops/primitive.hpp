@@ -81,6 +81,8 @@ class Primitive {
   virtual bool is_linear() const { return false; }
   /// Whether the verb does nothing but launch kernels that Device::run_together() may merge with those of other calls.
   virtual bool merges(Verb) const { return false; }
+  /// Whether Device::capture() can record the verb. Not if a library waits for the device in it.
+  virtual bool can_be_captured(Verb) const { return true; }
   /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 

@@ -94,5 +94,24 @@ TEST(GraphExecutor, WhatCannotBeRecordedIsExecutedCallByCall) {
   EXPECT_EQ(device.attempts, 2) << "each part is tried once";
 }
 
+struct Waits : Nothing {
+  bool can_be_captured(ops::Verb) const override { return false; }
+};
+
+TEST(GraphExecutor, PrimitivesThatWaitStandBetweenRecordings) {
+  FakeAsyncDevice device(FakeAsyncDevice::Reach::device);
+  int done[2] = {};
+  Program program = two_calls(device, done);
+  std::get<Computation>(program.calls()[1].work).primitive = std::make_shared<Waits>();
+  auto calls = bound(program);
+  GraphExecutor replay(program, calls, device, {0});
+  for (int run = 0; run < 4; ++run) {
+    replay.run(0, 2, 0, nullptr);
+    device.fence();
+    EXPECT_EQ(device.launches(), run) << "of the first call alone";
+    for (int count : done) EXPECT_EQ(count, run + 1);
+  }
+}
+
 }  // namespace
 }  // namespace keelson::testing
