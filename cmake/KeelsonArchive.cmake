@@ -6,7 +6,7 @@
 set(of_the_node
   "^ld-linux" "^linux-vdso" "^lib(c|m|dl|rt|pthread|util|resolv|anl|mvec|gcc_s|stdc\\+\\+)\\.so"
   "^libmpi" "^libopen[-_](mpi|rte|pal)\\.so" "^libpm" "^libprrte\\.so" "^libcuda\\.so" "^libnvidia-")
-set(of_nvidia "^lib(cuda|cublas|cudnn|nccl|nv)")
+set(of_nvidia "^lib(cuda|cublas|cudnn|cusolver|cusparse|nccl|nv)")
 install(RUNTIME_DEPENDENCY_SET keelson_libraries
   PRE_EXCLUDE_REGEXES ${of_the_node} ${of_nvidia}
   LIBRARY DESTINATION lib COMPONENT libraries EXCLUDE_FROM_ALL
@@ -25,7 +25,7 @@ set(archive_components programs libraries)
 if(KEELSON_HAVE_CUDA)
   list(APPEND archive_components nvidia)
   install(RUNTIME_DEPENDENCY_SET keelson_libraries
-    PRE_INCLUDE_REGEXES "^lib(cublasLt|cudart|nccl)" PRE_EXCLUDE_REGEXES ".*"
+    PRE_INCLUDE_REGEXES "^lib(cublas|cudart|cusolver|cusparse|nvJitLink|nccl)" PRE_EXCLUDE_REGEXES ".*"
     DIRECTORIES ${CUDAToolkit_LIBRARY_DIR}
     LIBRARY DESTINATION lib COMPONENT nvidia EXCLUDE_FROM_ALL
     RUNTIME DESTINATION lib COMPONENT nvidia EXCLUDE_FROM_ALL)

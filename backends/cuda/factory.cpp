@@ -35,7 +35,10 @@ std::unique_ptr<ops::OpFactory> make_factory(Device& device) {
       .add<ops::DenseDesc>([library](const ops::DenseDesc& d) { return make_dense(library, d); })
       .add<ops::ReorderDesc>(make_padding_reorder)
       .add<ops::DecodeVoxelsDesc>(make_padding_decode)
-      .add<ops::MatMulDesc>([library](const ops::MatMulDesc& d) { return make_matmul(library, d); });
+      .add<ops::MatMulDesc>([library](const ops::MatMulDesc& d) { return make_matmul(library, d); })
+      .add<ops::InverseRootsDesc>([library](const ops::InverseRootsDesc& d) { return make_inverse_roots(library, d); })
+      .add<ops::FactorInversesDesc>(
+          [library](const ops::FactorInversesDesc& d) { return make_factor_inverses(library, d); });
   return factory;
 }
 

@@ -13,9 +13,10 @@
 
 namespace keelson::cuda {
 
-// Complete in the files that use cuDNN.
+// Complete in the files that use cuDNN and cuSOLVER.
 class Cudnn;         ///< cuDNN's handle
 struct CudnnChoice;  ///< the algorithm of a verb of a convolution
+class Cusolver;      ///< cuSOLVER's handle
 
 /// The state that the primitives of one context share; each primitive holds a shared pointer to it.
 struct Library {
@@ -29,6 +30,8 @@ struct Library {
   /// cuDNN's handle for the current instance's stream, made by the first primitive that needs it. Only one host thread
   /// at a time may use a handle.
   Cudnn& cudnn();
+  /// cuSOLVER's, likewise.
+  Cusolver& cusolver();
   /// The algorithm that was chosen for a convolution, a verb and a stream; null: none yet. For an equal convolution
   /// nothing is asked of cuDNN's heuristics, tried or compiled again.
   std::shared_ptr<const CudnnChoice> known_choice(const std::string& key) {
@@ -44,6 +47,7 @@ struct Library {
  private:
   std::mutex mutex_;
   std::map<cudaStream_t, std::shared_ptr<Cudnn>> cudnn_;
+  std::map<cudaStream_t, std::shared_ptr<Cusolver>> cusolver_;
   std::map<std::string, std::shared_ptr<const CudnnChoice>> choices_;  ///< they end before the handles
 };
 using LibraryPtr = std::shared_ptr<Library>;

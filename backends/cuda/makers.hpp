@@ -17,6 +17,10 @@ ops::Expected<ops::ConvMaxPoolBackward> make_conv_max_pool(const LibraryPtr& lib
 ops::Expected<ops::TransposedConv> make_transposed_conv(const LibraryPtr& library, const ops::TransposedConvDesc& d);
 ops::Expected<ops::Dense> make_dense(const LibraryPtr& library, const ops::DenseDesc& d);
 ops::Expected<ops::MatMul> make_matmul(const LibraryPtr& library, const ops::MatMulDesc& d);
+/// By cuSOLVER.
+ops::Expected<ops::InverseRoots> make_inverse_roots(const LibraryPtr& library, const ops::InverseRootsDesc& d);
+/// By cuSOLVER.
+ops::Expected<ops::FactorInverses> make_factor_inverses(const LibraryPtr& library, const ops::FactorInversesDesc& d);
 /// Between padded channels and dense channels-last values.
 ops::Expected<ops::Reorder> make_padding_reorder(const ops::ReorderDesc& d);
 /// To padded channels.

@@ -15,7 +15,7 @@ SMI = ("name", "driver_version", "memory.total", "compute_cap", "clocks.sm", "cl
 VERSIONS = """
 import ctypes, json, re, subprocess, sys
 found, seen = {}, subprocess.run(["ldd", sys.argv[1]], text=True, stdout=subprocess.PIPE).stdout
-for library, path in re.findall(r"(lib(?:cudart|cublasLt|cudnn|nccl|mpi|nvrtc)[^ ]*) => ([^\\n(]+)", seen):
+for library, path in re.findall(r"(lib(?:cudart|cublasLt|cusolver|cudnn|nccl|mpi|nvrtc)[^ ]*) => ([^\\n(]+)", seen):
     found[library] = {"path": path.strip()}
 def ask(name, function, **options):
     for library, what in found.items():

@@ -10,7 +10,8 @@ import sys
 import tarfile
 
 # NVIDIA's libraries that the programs load; cuDNN loads its parts by their names.
-NVIDIA = ("libcudart.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcudnn*.so.*", "libnccl.so.*", "libnvrtc*.so.*")
+NVIDIA = ("libcudart.so.*", "libcublasLt.so.*", "libcublas.so.*", "libcusolver.so.*", "libcusparse.so.*", "libnvJitLink.so.*",
+          "libcudnn*.so.*", "libnccl.so.*", "libnvrtc*.so.*")
 
 
 class Unusable(Exception):

@@ -17,9 +17,9 @@ namespace {
 
 /// The loaded shared libraries whose versions matter for speed: "libdnnl.so.3.12".
 std::string loaded_libraries() {
-  constexpr std::array<std::string_view, 12> known = {"libkokkoscore", "libdnnl",  "libmpi.", "libhdf5.",
-                                                      "libfftw3",      "libgomp",  "libomp.", "libcudart",
-                                                      "libcublasLt",   "libcudnn", "libnccl", "libnvidia-ml"};
+  constexpr std::array<std::string_view, 13> known = {
+      "libkokkoscore", "libdnnl",     "libmpi.",     "libhdf5.", "libfftw3", "libgomp",     "libomp.",
+      "libcudart",     "libcublasLt", "libcusolver", "libcudnn", "libnccl",  "libnvidia-ml"};
   std::set<std::string> found;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {

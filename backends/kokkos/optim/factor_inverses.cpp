@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/common/symmetric.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/optim/background_matrices.hpp"
 #include "engine/ops/factory.hpp"
@@ -13,10 +14,6 @@ namespace {
 using namespace ops;
 
 #ifndef KEELSON_HAVE_CUDA
-
-double inverse_flops(std::int64_t n, bool eigen) {
-  return (eigen ? 9.0 : 1.0) * static_cast<double>(n) * static_cast<double>(n * n);
-}
 
 double mean_of_diagonal(const float* blocks, const DiagonalBlocks& b) {
   double sum = 0;
@@ -35,21 +32,14 @@ class LapackFactorInverses : public FactorInverses {
  public:
   explicit LapackFactorInverses(const FactorInversesDesc& d)
       : d_(d),
-        shares_(rows_of(d), d.eigen ? lapack::scratch_doubles : lapack::scratch_doubles_of_inverse),
+        shares_(backends::rows_of(d), d.eigen ? lapack::scratch_doubles : lapack::scratch_doubles_of_inverse),
         compute_(d.eigen ? eigenvectors : inverse),
         background_(shares_, compute_) {}
 
   Layout layout(Verb, Role) const override { return Layout::any(); }
   std::string name(Verb) const override { return d_.eigen ? "dsyevd" : "dpotri"; }
   std::size_t scratch_bytes(Verb) const override { return shares_.scratch_bytes(); }
-  Cost cost(Verb) const override {
-    Cost cost;
-    for (const std::int64_t n : rows_of(d_)) {
-      cost.flops += inverse_flops(n, d_.eigen);
-      cost.bytes += 2 * static_cast<double>(n * n) * sizeof(float);
-    }
-    return cost;
-  }
+  Cost cost(Verb) const override { return backends::cost_of(d_); }
 
   void begin(const std::vector<Tensor>& factors) override {
     if (!d_.matrices.empty()) background_.begin(works_of(factors, factors));
@@ -66,12 +56,6 @@ class LapackFactorInverses : public FactorInverses {
   }
 
  private:
-  static std::vector<std::int64_t> rows_of(const FactorInversesDesc& d) {
-    std::vector<std::int64_t> rows;
-    for (const auto& m : d.matrices) rows.push_back(d.blocks[static_cast<std::size_t>(m.factor)].rows_of(m.block));
-    return rows;
-  }
-
   static void eigenvectors(const MatrixWork& w, double* scratch) { lapack::eigenvectors(w.matrix, scratch); }
   static void inverse(const MatrixWork& w, double* scratch) { lapack::inverse(w.matrix, w.epsilon, scratch); }
 
@@ -111,17 +95,11 @@ class LapackFactorInverses : public FactorInverses {
 Expected<FactorInverses> make(const FactorInversesDesc& d) {
 #ifdef KEELSON_HAVE_CUDA
   (void)d;
-  return std::string("inverses of factors are computed on CPUs alone so far: train on CPUs, or with another optimizer");
+  return std::string("inverses of factors on GPUs are made by the backend cuda");
 #else
   if (!lapack::available())
     return std::string("this build has no LAPACK: install LAPACK, e.g. OpenBLAS, and build again");
-  if (!(d.damping >= 0)) return fmt::format("damping is {}, expected 0 or more", d.damping);
-  if (d.blocks.size() % 2 != 0) return fmt::format("{} factors, expected two for each layer", d.blocks.size());
-  for (const auto& m : d.matrices) {
-    if (m.factor < 0 || m.factor >= std::ssize(d.blocks)) return fmt::format("there is no factor {}", m.factor);
-    if (m.block < 0 || m.block >= d.blocks[static_cast<std::size_t>(m.factor)].count)
-      return fmt::format("factor {} has no block {}", m.factor, m.block);
-  }
+  if (auto why = backends::misfit(d); !why.empty()) return why;
   return std::unique_ptr<FactorInverses>(std::make_unique<LapackFactorInverses>(d));
 #endif
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "backends/common/symmetric.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/optim/background_matrices.hpp"
 #include "engine/ops/factory.hpp"
@@ -14,22 +15,15 @@ using namespace ops;
 
 #ifndef KEELSON_HAVE_CUDA
 
-/// The work of a matrix: eigenvectors and the product.
-double root_flops(std::int64_t n) { return 10.0 * static_cast<double>(n) * static_cast<double>(n * n); }
-
 class LapackInverseRoots : public InverseRoots {
  public:
-  explicit LapackInverseRoots(const InverseRootsDesc& d) : d_(d), shares_(rows_of(d)), background_(shares_, compute) {}
+  explicit LapackInverseRoots(const InverseRootsDesc& d)
+      : d_(d), shares_(backends::rows_of(d)), background_(shares_, compute) {}
 
   Layout layout(Verb, Role) const override { return Layout::any(); }
   std::string name(Verb) const override { return "dsyevd"; }
   std::size_t scratch_bytes(Verb) const override { return shares_.scratch_bytes(); }
-  Cost cost(Verb) const override {
-    Cost cost;
-    for (const auto& m : d_.matrices) cost.flops += root_flops(m.size);
-    for (const TensorDesc& s : d_.srcs) cost.bytes += 2 * static_cast<double>(s.bytes());
-    return cost;
-  }
+  Cost cost(Verb) const override { return backends::cost_of(d_); }
 
   void begin(const Tensor& step_params, const std::vector<Tensor>& srcs) override {
     if (!d_.matrices.empty()) background_.begin(works_of(srcs, srcs, scale_of(step_params, 0)));
@@ -45,11 +39,6 @@ class LapackInverseRoots : public InverseRoots {
   }
 
  private:
-  static std::vector<std::int64_t> rows_of(const InverseRootsDesc& d) {
-    std::vector<std::int64_t> rows;
-    for (const auto& m : d.matrices) rows.push_back(m.size);
-    return rows;
-  }
   static void compute(const MatrixWork& w, double* scratch) {
     lapack::inverse_root(w.matrix, w.scale, w.epsilon, w.root, scratch);
   }
@@ -87,21 +76,11 @@ class LapackInverseRoots : public InverseRoots {
 Expected<InverseRoots> make(const InverseRootsDesc& d) {
 #ifdef KEELSON_HAVE_CUDA
   (void)d;
-  return std::string("roots of matrices are computed on CPUs alone so far: train on CPUs, or with another optimizer");
+  return std::string("roots of matrices on GPUs are made by the backend cuda");
 #else
   if (!lapack::available())
     return std::string("this build has no LAPACK: install LAPACK, e.g. OpenBLAS, and build again");
-  if (!(d.epsilon > 0)) return fmt::format("epsilon is {}, expected a number above 0", d.epsilon);
-  if (d.delay < 0) return fmt::format("delay is {}, expected 0 or more", d.delay);
-  for (const TensorDesc& s : d.srcs)
-    if (s.dtype != DType::f32 || s.shape.rank() != 3 || s.shape[1] != s.shape[2] || !s.layout.is_plain(s.shape))
-      return fmt::format("src is {}, expected plain f32 matrices (count, n, n)", to_string(s));
-  for (const auto& m : d.matrices)
-    if (m.array < 0 || m.array >= std::ssize(d.srcs) || m.index < 0 || m.size < 1 || m.root < 1 ||
-        m.index >= d.srcs[static_cast<std::size_t>(m.array)].shape[0] ||
-        m.size > d.srcs[static_cast<std::size_t>(m.array)].shape[1])
-      return fmt::format("matrix {} of array {}, {} rows, root {}: there is no such matrix", m.index, m.array, m.size,
-                         m.root);
+  if (auto why = backends::misfit(d); !why.empty()) return why;
   return std::unique_ptr<InverseRoots>(std::make_unique<LapackInverseRoots>(d));
 #endif
 }

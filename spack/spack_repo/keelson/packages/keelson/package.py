@@ -23,7 +23,7 @@ class Keelson(CMakePackage):
     variant("apps", default=True, description="The programs keelson-cosmoflow, keelson-lm, keelson-climate, keelson-tabular, keelson-minerva, keelson-label, keelson-bench")
     variant("onednn", default=True, description="oneDNN, the fast backend of CPUs")
     variant("kokkos_kernels", default=False, description="Kokkos Kernels for dense linear algebra")
-    variant("lapack", default=True, description="LAPACK, for the optimizers Shampoo and K-FAC")
+    variant("lapack", default=True, description="LAPACK, for the optimizers Shampoo and K-FAC on CPUs")
     variant("libdeflate", default=True, description="libdeflate, which decompresses HDF5 files faster than zlib")
     variant("parquet", default=False, description="Apache Arrow, which reads tables in Parquet files")
     variant("httplib", default=True, description="cpp-httplib, which the page of keelson-label needs", when="+apps")
