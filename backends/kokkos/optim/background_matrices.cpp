@@ -1,3 +1,6 @@
+// LAPACK's work, which builds for GPUs do not have.
+#ifndef KEELSON_HAVE_CUDA
+
 #include "backends/kokkos/optim/background_matrices.hpp"
 
 #ifdef __linux__
@@ -90,3 +93,5 @@ bool BackgroundMatrices::take(const std::vector<MatrixWork>& works) {
 }
 
 }  // namespace keelson::kokkos
+
+#endif

@@ -144,8 +144,10 @@ struct ProductTerm {
   }
 };
 
+/// A template, since nvcc warns of functions that nobody calls on a GPU.
+template <class Term>
 struct ProductBlocks {
-  ProductTerm term;
+  Term term;
   Index elements;
   double* sums;
 
@@ -192,14 +194,14 @@ struct KlClipBody {
     float* to = dst;
     if constexpr (!runs_on_host) {
       for (Index i = begin; i < end; i += by) to[i] = factor * from[i / columns * stride + i % columns];
-      return;
-    }
-    while (begin < end) {  // row by row
-      const Index row = begin / columns, next = (row + 1) * columns < end ? (row + 1) * columns : end;
-      const float* const source = from + row * (stride - columns);
-      KEELSON_INDEPENDENT_ITERATIONS
-      for (Index i = begin; i < next; ++i) to[i] = factor * source[i];
-      begin = next;
+    } else {
+      while (begin < end) {  // row by row
+        const Index row = begin / columns, next = (row + 1) * columns < end ? (row + 1) * columns : end;
+        const float* const source = from + row * (stride - columns);
+        KEELSON_INDEPENDENT_ITERATIONS
+        for (Index i = begin; i < next; ++i) to[i] = factor * source[i];
+        begin = next;
+      }
     }
   }
 };
@@ -284,7 +286,7 @@ class KokkosInnerProduct : public InnerProduct {
     const ProductTerm term{a.data<float>(), b.data<float>(), desc_.factor};
     if constexpr (runs_on_host) {
       const Index blocks = ceil_div(elements_, product_block);
-      launch("keelson::kfac::product_blocks", blocks, ProductBlocks{term, elements_, parts});
+      launch("keelson::kfac::product_blocks", blocks, ProductBlocks<ProductTerm>{term, elements_, parts});
       sum_in_order("keelson::kfac::product", parts, blocks, result);
     } else {
       parallel_sum("keelson::kfac::product", term, elements_, parts, result);
