@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "backends/onednn/support.hpp"
 #include "engine/ops/group_norm.hpp"
 
@@ -13,7 +15,7 @@ const auto layer_norm_flags = dnnl::normalization_flags::use_scale | dnnl::norma
 
 /// One group of rows: oneDNN's layer normalization. One primitive makes all gradients: backward_data() and
 /// backward_weights() leave in scratch memory what they are not asked for. (oneDNN 3.12 has no gradient of src alone if
-/// there is a scale.) ops::Role::diff_sums is not used.
+/// there is a scale.) ops::Role::diff_sums gets zeros, which nobody reads.
 class LayerNorm final : public CallPrimitive<ops::GroupNorm> {
  public:
   LayerNorm(const LibraryPtr& library, const ops::GroupNormDesc& d) : d_(d) {
@@ -65,6 +67,7 @@ class LayerNorm final : public CallPrimitive<ops::GroupNorm> {
   }
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [diff_dst, src, scale, mean, variance, diff_scale, diff_shift, sums, diff_src, scratch] = args;
+    std::fill_n(sums.data<float>(), sums.elements(), 0.0f);
     const Tensor unwanted(d_.src, behind_scratch(Verb::backward_weights, scratch));
     const Tensor* const whole = diff_src ? &diff_src : &unwanted;
     weights_call().run({&diff_dst, &src, &scale, &mean, &variance, &diff_scale, &diff_shift, whole}, &scratch);

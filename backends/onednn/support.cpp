@@ -65,6 +65,9 @@ EltwiseAlgorithm backward_algorithm(const ops::EltwiseParams& p) {
       return {algorithm::eltwise_logistic_use_dst_for_bwd, 0, 0};
     case EltwiseKind::exp:
       return {algorithm::eltwise_exp_use_dst_for_bwd, 0, 0};
+    case EltwiseKind::power:
+      // oneDNN's (3.12) gradient of x^0 is 0 also where diff_dst is NaN; that of 0 x + 1 is 0 diff_dst.
+      return p.alpha == 0 ? EltwiseAlgorithm{algorithm::eltwise_linear, 0, 1} : forward_algorithm(p);
     default:
       return forward_algorithm(p);
   }

@@ -71,7 +71,7 @@ class GroupNorm : public DescribedPrimitive<GroupNormDesc> {
   virtual void forward(const Forward<Tensors>& args) = 0;
   /// diff_scale = sum of diff_dst x', diff_shift = sum of diff_dst, over samples and positions; diff_sums[0] = mean of
   /// (scale diff_dst) and diff_sums[1] = mean of (scale diff_dst x') of each group.
-  /// (oneDNN's primitive needs no diff_sums for backward_data(), and leaves the memory as it is.)
+  /// (oneDNN's primitive needs no diff_sums for backward_data(), and makes zeros.)
   virtual void backward_weights(const BackwardWeights<Tensors>& args) = 0;
   /// diff_src = (scale diff_dst - diff_sums[0] - x' diff_sums[1]) / sqrt(variance + epsilon)
   virtual void backward_data(const BackwardData<Tensors>& args) = 0;

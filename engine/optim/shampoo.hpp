@@ -59,7 +59,7 @@ struct Shampoo : Optimizer {
   void check_settings() const;
   std::vector<const char*> states_of_dims() const;
   std::uint64_t first_step_with_roots() const {
-    return static_cast<std::uint64_t>(start_preconditioning_step + precondition_delay);
+    return static_cast<std::uint64_t>(start_preconditioning_step) + static_cast<std::uint64_t>(precondition_delay);
   }
 };
 

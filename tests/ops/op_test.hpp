@@ -163,8 +163,11 @@ class OpTest : public ::testing::Test {
       return std::int64_t{4} << 20;  // a GPU's kernel is loaded at its first launch, perhaps below compute-sanitizer
     return calls_ * (calls_onednn_ ? 64 * 1024 : 16 * 1024);
   }
-  /// A call of the primitive makes at most so many calls of others.
-  void allow_calls(std::int64_t count) { calls_ = count; }
+  /// A call of the primitive makes at most so many calls of others, of oneDNN's if `of_onednn`.
+  void allow_calls(std::int64_t count, bool of_onednn = false) {
+    calls_ = count;
+    calls_onednn_ = calls_onednn_ || of_onednn;
+  }
 
  private:
   template <class Op, template <class> class Args>

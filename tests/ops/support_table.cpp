@@ -121,7 +121,7 @@ using namespace ops;
 SupportCell cell(const AddRowsDesc& d, Device&) { return {"AddRows", "", d.dst.dtype}; }
 SupportCell cell(const AttentionDesc& d, Device&) { return {"Attention", "", d.src.dtype}; }
 SupportCell cell(const BatchNormDesc& d, Device&) {
-  return {"BatchNorm", d.relu ? "with ReLU" : strided_or_own(d.src), d.src.dtype};
+  return {"BatchNorm", d.relu && !d.src.layout.is_opaque() ? "with ReLU" : strided_or_own(d.src), d.src.dtype};
 }
 SupportCell cell(const BatchNormBackwardDesc& d, Device&) { return {"BatchNormBackward", "", d.src.dtype}; }
 SupportCell cell(const BatchNormStatisticsDesc&, Device&) { return {"BatchNormStatistics", "", DType::f32}; }
