@@ -1,8 +1,12 @@
+#include "apps/common/rate_search.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "apps/common/progress.hpp"
 #include "apps/common/report/rate_page.hpp"
-#include "apps/common/training.hpp"
+#include "apps/common/subcommand.hpp"
 #include "engine/base/atomic_file.hpp"
 #include "engine/base/interrupt.hpp"
 #include "engine/base/ranks.hpp"
@@ -26,41 +30,62 @@ void print_rates(const RateRange& range) {
   fmt::print("{}\n", describe_rates(range));
 }
 
+void make_folder(const fs::path& folder) {
+  std::error_code e;
+  fs::create_directories(folder, e);
+  if (e) refuse("--out {}: cannot be made ({}); choose another folder", folder.string(), e.message());
+}
+
 }  // namespace
 
-ExitCode TrainingRun::search_rates(const TrainingTask& task, const DeviceSession& session, TrainerOptions t) const {
-  const bool speaks = launch_.world.rank() == 0;
-  const fs::path page = folder_.path / "lr-range.html", table = folder_.path / "lr-range.csv";
-  on_first_rank(&launch_.world, [&] {
-    std::error_code e;
-    fs::create_directories(folder_.path, e);
-    if (e) refuse("--out {}: cannot be made ({}); choose another folder", folder_.path.string(), e.message());
-  });
+Option& declare(RateRangeOptions& r, std::string& out, Subcommand& v) {
+  Option& folder =
+      v.option("--out", out, "Folder for lr-range.html and lr-range.csv", "DIR").not_stored().differs_between_ranks();
+  v.option("--lr-min", r.least, "Learning rate of the first step", "RATE").positive().not_stored();
+  v.option("--lr-max", r.most, "Learning rate of the last step", "RATE").positive().not_stored();
+  v.option("--steps", r.steps, "Steps, each with a rate that is larger by the same factor", "STEPS")
+      .positive()
+      .not_stored();
+  v.option("--smoothing", r.smoothing,
+           "Part of the smoothed loss that comes from the step before (an exponential mean); 0: not smoothed", "PART")
+      .between(0, 1)
+      .not_stored();
+  v.option("--stop-at", r.stop_at, "End where the smoothed loss is so many times the least", "FACTOR")
+      .positive()
+      .not_stored();
+  return folder;
+}
+
+ExitCode search_rates(const RateSearch& search, const DeviceSession& session, const TrainerOptions& t) {
+  Communicator& world = *session.ranks;
+  const RateRangeOptions& rates = search.rates;
+  const bool speaks = world.rank() == 0;
+  const fs::path page = search.folder / "lr-range.html", table = search.folder / "lr-range.csv";
+  on_first_rank(&world, [&] { make_folder(search.folder); });
   if (speaks)
     fmt::print(
         "{}: {} parameters; {}\ntraining data: {}\nup to {} steps of {} samples, learning rates {:.3g} to {:.3g}; {}\n",
-        t.network, task.graph.parameter_count(), session.describe(), task.training.describe(), options_.rates.steps,
-        t.batch * training_grid(session.ranks.get(), t.replica).extent(ProcessGrid::Axis::data), options_.rates.least,
-        options_.rates.most, t.optimizer->to_string());
+        t.network, search.graph.parameter_count(), session.describe(), search.training.describe(), rates.steps,
+        t.batch * training_grid(&world, t.replica).extent(ProcessGrid::Axis::data), rates.least, rates.most,
+        t.optimizer->to_string());
   Interrupt::install();
   Progress progress("step");
   std::int64_t done = 0;
-  Parameters parameters(task.graph, *session.context, t.seed);
-  const RateRange range = find_rates(
-      task.graph, parameters, task.training, session.ranks.get(), t, options_.rates, [&](const RatePoint& p) {
-        ++done;
-        if (speaks)
-          progress.show(
-              done, options_.rates.steps,
-              fmt::format("  learning rate {:.3g}  loss {:.4g}  smoothed {:.4g}", p.rate, p.loss, p.smoothed));
-      });
+  Parameters parameters(search.graph, *session.context, t.seed);
+  const auto show = [&](const RatePoint& p) {
+    ++done;
+    if (speaks)
+      progress.show(done, rates.steps,
+                    fmt::format("  learning rate {:.3g}  loss {:.4g}  smoothed {:.4g}", p.rate, p.loss, p.smoothed));
+  };
+  const RateRange range = find_rates(search.graph, parameters, search.training, &world, t, rates, show);
   if (range.interrupted) {
-    if (speaks) fmt::print("ended by a signal after {} of {} steps; nothing was written\n", done, options_.rates.steps);
+    if (speaks) fmt::print("ended by a signal after {} of {} steps; nothing was written\n", done, rates.steps);
     return ExitCode::interrupted;
   }
-  on_first_rank(&launch_.world, [&] {
-    write_atomically(page, render_rates(range, task.title + ": learning rates",
-                                        fmt::format("{}; {}", task.training.describe(), t.optimizer->to_string())));
+  on_first_rank(&world, [&] {
+    write_atomically(page, render_rates(range, search.title + ": learning rates",
+                                        fmt::format("{}; {}", search.training.describe(), t.optimizer->to_string())));
     write_atomically(table, rates_csv(range));
   });
   if (!speaks) return ExitCode::done;

@@ -355,7 +355,8 @@ ExitCode TrainingRun::train_network(const TrainingTask& task, const Graph& whole
         "compiling the network; algorithms that were not timed before on this model of GPU are timed: up to minutes\n");
     std::fflush(stderr);
   }
-  if (options_.finds_rates) return search_rates(task, session, std::move(t));
+  if (options_.finds_rates)
+    return search_rates({task.graph, task.training, task.title, options_.rates, folder_.path}, session, t);
   const bool logs = task.mlperf && !options_.mlperf.file.empty();
   if (logs) check(options_.mlperf, *task.mlperf);
   Restart alone;  // for a run without spare ranks

@@ -123,8 +123,6 @@ class TrainingRun {
   void choose_precision_and_grid(const TrainingTask& task, Context& context, Communicator& world,
                                  TrainerOptions& t) const;
   ExitCode train_in_stack(const TrainingTask& task, TrainerOptions t) const;  ///< with --stack
-  /// With TrainingOptions::finds_rates: prints the rates, and writes a page and a table into --out.
-  ExitCode search_rates(const TrainingTask& task, const DeviceSession& session, TrainerOptions t) const;
   void choose_the_grid(const TrainingTask& task, Context& context, Communicator& world, TrainerOptions& t) const;
 
   const TrainingOptions& options_;

@@ -1,3 +1,4 @@
+#include "apps/common/rate_search.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/common/training.hpp"
 
@@ -56,31 +57,15 @@ void declare_run(TrainingOptions& o, Subcommand& v) {
       .stored();
 }
 
-/// The search for learning rates.
-void declare_search(TrainingOptions& o, Subcommand& v) {
-  const auto group = v.in(OptionGroup::run);
-  RateRangeOptions& r = o.rates;
-  o.out_option = &v.option("--out", o.out, "Folder for lr-range.html and lr-range.csv", "DIR")
-                      .not_stored()
-                      .differs_between_ranks();
-  v.option("--lr-min", r.least, "Learning rate of the first step", "RATE").positive().not_stored();
-  v.option("--lr-max", r.most, "Learning rate of the last step", "RATE").positive().not_stored();
-  v.option("--steps", r.steps, "Steps, each with a rate that is larger by the same factor", "STEPS")
-      .positive()
-      .not_stored();
-  v.option("--smoothing", r.smoothing,
-           "Part of the smoothed loss that comes from the step before (an exponential mean); 0: not smoothed", "PART")
-      .between(0, 1)
-      .not_stored();
-  v.option("--stop-at", r.stop_at, "End where the smoothed loss is so many times the least", "FACTOR")
-      .positive()
-      .not_stored();
-}
-
 }  // namespace
 
 void declare(TrainingOptions& o, Subcommand& v) {
-  o.finds_rates ? declare_search(o, v) : declare_run(o, v);
+  if (o.finds_rates) {
+    const auto group = v.in(OptionGroup::run);
+    o.out_option = &declare(o.rates, o.out, v);
+  } else {
+    declare_run(o, v);
+  }
   const auto machine = v.in(OptionGroup::machine);
   declare(o.device, v);
   declare_threads(o.loader, v);

@@ -7,6 +7,7 @@ int main(int argc, char** argv) {
         keelson::label::define_generate(line);
         keelson::label::define_start(line);
         keelson::label::define_train(line);
+        keelson::label::define_lr_range(line);
         keelson::label::define_suggest(line);
         keelson::label::define_label(line);
         keelson::label::define_serve(line);

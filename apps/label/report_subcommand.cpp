@@ -32,7 +32,7 @@ std::optional<HeldOut> judge(const ReportOptions& o, const Project& project, app
   const auto device = app::open_device(o.device, launch);
   const Features features = project.features();
   const std::int64_t classes = std::ssize(project.settings().classes);
-  const auto members = held_out(*device.context, features, classes, project.settings().networks, labelled, o.folds);
+  const auto members = held_out(*device.context, features, classes, project.training_options(), labelled, o.folds);
   return judge_labels(labelled, members, classes);
 }
 

@@ -8,6 +8,7 @@ namespace keelson::label {
 void define_generate(app::CommandLine& line);
 void define_start(app::CommandLine& line);
 void define_train(app::CommandLine& line);
+void define_lr_range(app::CommandLine& line);
 void define_suggest(app::CommandLine& line);
 void define_label(app::CommandLine& line);
 void define_serve(app::CommandLine& line);

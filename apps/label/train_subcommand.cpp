@@ -8,12 +8,14 @@
 #include "apps/label/learn/rounds.hpp"
 #include "apps/label/subcommands.hpp"
 #include "engine/base/error.hpp"
+#include "engine/base/utc_time.hpp"
 
 namespace keelson::label {
 namespace {
 
 struct TrainOptions {
   std::string project;
+  double lr = 0;  ///< 0: not given
   app::DeviceOptions device;
 };
 
@@ -22,6 +24,7 @@ ExitCode train(const TrainOptions& o, app::Launch& launch) {
   if (o.project.empty()) refuse("give --project: the folder of keelson-label start");
   Project project(o.project, true);
   const app::FolderLock lock(o.project);
+  if (o.lr > 0 && o.lr != project.training_options().lr) project.append(Labels::learning_rate_line(o.lr, utc_now()));
   const auto device = app::open_device(o.device, launch);
   const Round round = train_round(project, *device.context);
   fmt::print("round {}: {} networks learned from {} labels", round.round, project.settings().networks.members,
@@ -38,6 +41,9 @@ void define_train(app::CommandLine& line) {
   auto& v = line.subcommand("train", "Train the networks on the labels so far, and let them judge all images",
                             [o](app::Launch& launch) { return train(*o, launch); });
   v.option_without_default("--project", o->project, "Folder of the project", "DIR");
+  v.option_without_default(
+       "--lr", o->lr, "Learning rate at the beginning of this round and of those after it; default: as before", "RATE")
+      .positive();
   declare(o->device, v);
 }
 

@@ -1,5 +1,7 @@
 #include "apps/search/data_options.hpp"
 
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "engine/base/error.hpp"
@@ -58,6 +60,12 @@ void require_named_data(const DataOptions& o, const std::string& folder) {
         "{0}: the log does not name the data, since the search began in Python with a data set; go on there: "
         "keelson.search(data, resume=\"{0}\")",
         folder);
+}
+
+std::string text_of_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) refuse("{}: cannot be read", path);
+  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 }  // namespace keelson::search

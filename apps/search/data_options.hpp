@@ -18,4 +18,7 @@ void fill_from_log(app::Subcommand& subcommand, const Settings& settings, const 
 /// Throws InputError for the options of a search, in this folder, that began in Python with a data set.
 void require_named_data(const DataOptions& o, const std::string& folder);
 
+/// The text of a file that the user names. Throws InputError.
+std::string text_of_file(const std::string& path);
+
 }  // namespace keelson::search

@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
                                  keelson::search::define_status(line);
                                  keelson::search::define_best(line);
                                  keelson::search::define_report(line);
+                                 keelson::search::define_lr_range(line);
                                  keelson::search::define_replay(line);
                                  keelson::search::define_compare(line);
                                });

@@ -8,6 +8,7 @@
 #include "apps/search/data_options.hpp"
 #include "apps/search/subcommands.hpp"
 #include "apps/search/training/search_folder.hpp"
+#include "apps/search/training/search_settings.hpp"
 #include "apps/search/training/train_network.hpp"
 #include "engine/base/counted.hpp"
 #include "search/log/lines.hpp"
@@ -74,6 +75,7 @@ std::int64_t retrain(const ReplayOptions& o, const Population& population, app::
   fill_from_log(options, settings, o.folders[0]);
   require_named_data(d, o.folders[0]);
   const SearchData data(d, &launch.world);
+  require_same_data(settings, data, o.folders[0]);
   app::DeviceSession device = app::open_device(o.device, launch);
   const NetworkTrainer trainer{settings,  data, *device.context, launch.world.size() > 1 ? device.ranks.get() : nullptr,
                                o.scratch, {}};

@@ -1,8 +1,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -36,12 +34,6 @@ struct RunOptions {
   bool overwrite = false, join = false;
   app::Subcommand* subcommand = nullptr;
 };
-
-std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) refuse("{}: cannot be read", path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 void declare_limits(RunOptions& o, app::Subcommand& v) {
   v.option("--networks", o.networks,
@@ -103,8 +95,8 @@ void declare_search(RunOptions& o, app::Subcommand& v) {
 
 Settings settings_of(const RunOptions& o, const SearchData& data) {
   SearchOptions search = o.search;
-  if (!o.space.empty()) search.space = text_of(o.space);
-  if (!o.start.empty()) search.start = text_of(o.start);
+  if (!o.space.empty()) search.space = text_of_file(o.space);
+  if (!o.start.empty()) search.start = text_of_file(o.start);
   search.first_epochs = static_cast<double>(o.first_epochs);
   search.epochs = static_cast<double>(o.epochs);
   search.interval = static_cast<double>(o.interval);

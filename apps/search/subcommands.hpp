@@ -10,6 +10,7 @@ void define_resume(app::CommandLine& line);
 void define_status(app::CommandLine& line);
 void define_best(app::CommandLine& line);
 void define_report(app::CommandLine& line);
+void define_lr_range(app::CommandLine& line);
 void define_replay(app::CommandLine& line);
 void define_compare(app::CommandLine& line);
 

@@ -120,15 +120,17 @@ void suggest_rates(RateRange& range) {
   range.steepest.reset();
   range.minimum.reset();
   const auto& points = range.points;
-  const std::size_t count = points.size(), first = std::min<std::size_t>(10, count / 10);
+  // Differences of neighbours would be those of two batches of samples, more than those of two rates.
+  const std::size_t count = points.size(), first = std::min<std::size_t>(10, count / 10),
+                    reach = std::max<std::size_t>(1, count / 20);
   double least = std::numeric_limits<double>::infinity(), slope = 0;
   for (std::size_t i = first; i + 1 < count; ++i) {
     if (points[i].smoothed < least) {
       least = points[i].smoothed;
       range.minimum = points[i].rate;
     }
-    if (i == 0) continue;
-    const double here = (points[i + 1].smoothed - points[i - 1].smoothed) / 2;
+    if (i < reach || i + reach >= count) continue;
+    const double here = points[i + reach].smoothed - points[i - reach].smoothed;
     if (here < slope) {
       slope = here;
       range.steepest = points[i].rate;

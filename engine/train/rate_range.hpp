@@ -43,7 +43,8 @@ struct RateRange {
 };
 
 /// Finds `steepest` and `minimum` of the points: without the first tenth of the points (at most 10), whose smoothed
-/// loss has few terms, and without the last one.
+/// loss has few terms, and without the last one. The loss falls at a point as it falls from a twentieth of all points
+/// before the point to a twentieth behind it.
 void suggest_rates(RateRange& range);
 
 /// A learning-rate range test (Smith 2017, arXiv 1506.01186): trains for some steps, each with a larger rate than the

@@ -143,8 +143,9 @@ TEST(Report, ShowsASearchForLearningRates) {
   suggest_rates(range);
   range.diverged = true;
   const auto html = render_rates(range, "Rates <1>", "nine points");
-  for (const char* part : {"Rates &lt;1&gt;", "nine points", ">Loss by learning rate</text>", ">falls fastest</text>",
-                           ">least loss</text>", "suggested: --lr 0.001", "training diverged at 1e+02", "</html>"})
+  for (const char* part :
+       {"Rates &lt;1&gt;", "nine points", ">Loss by learning rate</text>", ">falls fastest</text>",
+        ">least loss</text>", "suggested learning rate: 0.001", "training diverged at 1e+02", "</html>"})
     EXPECT_NE(html.find(part), std::string::npos) << part;
   EXPECT_EQ(rates_csv(range).substr(0, 53), "step,learning_rate,loss,smoothed_loss\n1,1e-06,5,5\n2,1");
 }

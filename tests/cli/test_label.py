@@ -82,6 +82,23 @@ class Loop(Labels):
             self.assertEqual(list(f["y"].attrs["classes"]), ["water", "ice", "empty"])
         self.refused("generate", "--out", self.out, "--empty", 0.7, "--two-droplets", 0.7, says="more than all images")
 
+    def test_learning_rates(self):
+        """A range test on the labels; a rate that is chosen later counts as if it had been chosen at the start."""
+        digests = []
+        for late in (False, True):
+            shutil.rmtree(self.project, ignore_errors=True)
+            self.start(*([] if late else ["--lr", 0.01]))
+            self.refused("lr-range", "--project", self.project, says="0 images have labels.*at least two classes")
+            self.succeed("label", "--project", self.project, "--csv", self.answers()[0], "--annotator", "anna")
+            text = self.succeed("lr-range", "--project", self.project, "--steps", 40, "--out", self.out)
+            self.assertRegex(text, "training data: 20 labelled images")
+            self.assertEqual(sorted(p.name for p in self.out.iterdir()), ["lr-range.csv", "lr-range.html"])
+            self.succeed("train", "--project", self.project, *(["--lr", 0.01] if late else []))
+            self.succeed("train", "--project", self.project)
+            self.assertEqual(len(self.journal("learning_rate")), int(late))
+            digests.append([round["predictions"] for round in self.journal("round")])
+        self.assertEqual(*digests)
+
     def test_loop(self):
         """Labels, trains, asks again, reports, and finds a wrong label; labels come back from CSV."""
         self.assertIn("20 images to label first", self.start())

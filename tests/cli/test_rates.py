@@ -76,7 +76,7 @@ class Rates(Case):
             out = self.folder / f"on{ranks}"
             text = self.succeed("lr-range", "--data", self.data, "--out", out, *self.small, "--optimizer", "sgd",
                                 "--lr-max", 1e4, "--steps", 60, ranks=ranks)
-            self.assertRegex(text, r"suggested: --lr \S+, where the smoothed loss falls fastest")
+            self.assertRegex(text, r"suggested learning rate: \S+, where the smoothed loss falls fastest")
             self.assertRegex(text, r"training diverged at")
             self.assertEqual(sorted(p.name for p in out.iterdir()), ["lr-range.csv", "lr-range.html"])
             self.assertIn("Loss by learning rate", (out / "lr-range.html").read_text())

@@ -1,5 +1,6 @@
 """Searches for networks: found, continued, killed, replayed."""
 
+import csv
 import json
 import os
 import random
@@ -111,6 +112,30 @@ class Searches(Case):
         again = PROGRAM.run("replay", self.out)
         self.assertEqual(again.returncode, 0, again.stdout + again.stderr)
         self.assertIn("8 networks made again from the log, 0 differ", again.stdout)
+
+    def test_learning_rates_of_a_network(self):
+        """Of a network of a search, and of the same genome without the search."""
+        self.assertEqual(self.run_search("--networks", 2).returncode, 0)
+        rates = {"env": ONE_THREAD}
+        found = self.succeed("lr-range", self.out, "--network", 0, "--steps", 40, "--out", self.folder / "of-search", **rates)
+        self.assertRegex(found, r"search-000000: .*parameters")
+        self.assertRegex(found, r"the smoothed loss is least at")
+        self.succeed("best", self.out, "--network", 0, "--out", self.folder / "best")
+        alone = ["--data", self.table, "--classes", "--space", self.space(), "--start", self.folder / "best" / "genome.json"]
+        self.succeed("lr-range", *alone, "--steps", 40, "--out", self.folder / "alone", ranks=2, **rates)
+        losses = []
+        for out in ("of-search", "alone"):
+            self.assertEqual({p.name for p in (self.folder / out).iterdir()}, {"lr-range.html", "lr-range.csv"})
+            with (self.folder / out / "lr-range.csv").open() as table:
+                losses.append([float(row["loss"]) for row in csv.DictReader(table)][:20])
+        for one, two in zip(*losses):
+            self.assertAlmostEqual(one, two, delta=1e-4)
+        self.refused("lr-range", says="either the folder of a search, or --start")
+        self.refused("lr-range", self.out, "--network", 7, says="--network 7: the search has the networks 0 to 1")
+        self.refused("lr-range", self.out, "--space", self.space(), says="has its own; leave it out")
+        self.refused("lr-range", "--start", self.folder / "best" / "genome.json", says="--start without --data")
+        self.table.write_text(self.table.read_text() + "1,1,1,1,1,ice\n")
+        self.refused("lr-range", self.out, says="not those with which the search began")
 
     def test_trains_a_network_on_several_ranks(self):
         done = self.run_search("--networks", 3, "--ranks-per-network", 2, ranks=2)

@@ -115,6 +115,16 @@ TEST(RateRange, SuggestsWhereTheLossFallsFastest) {
   EXPECT_EQ(range.minimum, std::nullopt);
 }
 
+TEST(RateRange, SuggestsNoRateByALuckyBatch) {
+  RateRange range;
+  for (int i = 0; i < 100; ++i) {
+    const double falls = i < 50 ? 5 : 5 - 0.1 * (i - 50), lucky = i >= 20 && i < 23 ? 0.15 * (i - 19) : 0;
+    range.points.push_back({static_cast<double>(i), falls - lucky, falls - lucky});
+  }
+  suggest_rates(range);
+  EXPECT_GE(range.steepest.value_or(0), 50);
+}
+
 TEST(RateRange, RefusesWhatIsNoRange) {
   const Graph graph = quadratic();
   const OneDataset data;

@@ -72,7 +72,7 @@ std::string rates_csv(const RateRange& range) {
 std::string describe_rates(const RateRange& range) {
   std::string out;
   if (range.steepest)
-    out += fmt::format("suggested: --lr {:.2g}, where the smoothed loss falls fastest\n", *range.steepest);
+    out += fmt::format("suggested learning rate: {:.2g}, where the smoothed loss falls fastest\n", *range.steepest);
   else
     out += "no rate is suggested: the loss never fell. Try smaller rates (--lr-min), or more --steps\n";
   if (range.minimum)

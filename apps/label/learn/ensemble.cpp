@@ -7,6 +7,7 @@
 #include <map>
 
 #include "engine/base/error.hpp"
+#include "engine/base/interrupt.hpp"
 #include "engine/base/philox.hpp"
 #include "engine/ensemble/member_seed.hpp"
 #include "engine/ensemble/scores.hpp"
@@ -60,7 +61,9 @@ Graph label_network(const Shape& features, std::int64_t classes, const EnsembleO
 class LabelledImages final : public Dataset {
  public:
   LabelledImages(const Features& features, const std::vector<Labelled>& labelled)
-      : features_(features), labelled_(labelled), fields_{{"x", features.shape}, {"y", {}, DType::s32}} {}
+      : features_(features), labelled_(labelled), fields_{{"x", features.shape}, {"y", {}, DType::s32}} {
+    if (labelled.empty()) refuse("there are no labels to learn from; label some images first");
+  }
   std::int64_t size() const override { return std::ssize(labelled_); }
   const std::vector<Field>& fields() const override { return fields_; }
   void read(std::int64_t index, void* const* dst) const override {
@@ -124,16 +127,21 @@ Ensemble::Ensemble(Context& context, const Features& features, std::int64_t clas
       options_(o),
       graph_(std::make_shared<const Graph>(label_network(features.shape, classes, o))) {}
 
+std::shared_ptr<const Optimizer> Ensemble::optimizer() const {
+  auto adamw = std::make_shared<AdamW>();
+  adamw->weight_decay = static_cast<float>(options_.weight_decay);
+  return adamw;
+}
+
 void Ensemble::train(const std::vector<Labelled>& labelled, std::int64_t round) {
-  if (labelled.empty()) refuse("there are no labels to learn from; label some images first");
-  const auto optimizer = std::make_shared<AdamW>();
-  optimizer->weight_decay = static_cast<float>(options_.weight_decay);
+  const LabelledImages data(features_, labelled);
+  const auto shared = optimizer();
   std::vector<StackedMember> members;
   for (std::int64_t m = 0; m < options_.members; ++m) {
     auto& s = members.emplace_back();
     s.name = network_name;
     s.graph = graph_;
-    s.optimizer = optimizer;
+    s.optimizer = shared;
     s.schedule = {.kind = Schedule::Kind::cosine,
                   .base = options_.lr,
                   .epochs = static_cast<double>(options_.epochs),
@@ -141,7 +149,6 @@ void Ensemble::train(const std::vector<Labelled>& labelled, std::int64_t round) 
     s.seed = ensemble::member_seed(options_.seed, m);
     s.epochs = options_.epochs;
   }
-  const LabelledImages data(features_, labelled);
   const philox::Key order{options_.seed, philox::stream_of("label/order"), 0};
   StackedTraining stack(
       context_, std::move(members), data, nullptr,
@@ -154,6 +161,18 @@ void Ensemble::train(const std::vector<Labelled>& labelled, std::int64_t round) 
     if (!stack.record(m).failure.empty()) fail("member {}: {}; a smaller --lr may help", m, stack.record(m).failure);
     weights_.push_back(weights_of(stack.parameters(m)));
   }
+}
+
+ExitCode Ensemble::search_rates(const std::vector<Labelled>& labelled, const RateRangeOptions& rates,
+                                const std::filesystem::path& folder, const app::DeviceSession& session) const {
+  const LabelledImages data(features_, labelled);
+  TrainerOptions t;
+  t.network = network_name;
+  t.batch = std::min(options_.batch, data.size());
+  t.seed = ensemble::member_seed(options_.seed, 0);
+  t.optimizer = optimizer();
+  t.interrupted = [] { return Interrupt::requested(); };
+  return app::search_rates({*graph_, data, "labels of images", rates, folder}, session, t);
 }
 
 Predictions Ensemble::predict() const {

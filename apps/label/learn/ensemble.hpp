@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "apps/common/rate_search.hpp"
 #include "apps/label/images/features.hpp"
 #include "engine/graph/graph.hpp"
 #include "engine/ops/context.hpp"
@@ -48,6 +49,10 @@ class Ensemble {
   /// Trains all members on these images. `round` decides the order of the samples. Throws InputError for no images, and
   /// Error if a member's loss is not finite.
   void train(const std::vector<Labelled>& labelled, std::int64_t round);
+  /// Searches for learning rates with a new network of one member on these images, and writes into `folder`: as
+  /// app::search_rates(). `session` has the context of this ensemble. Throws InputError for no images.
+  ExitCode search_rates(const std::vector<Labelled>& labelled, const RateRangeOptions& rates,
+                        const std::filesystem::path& folder, const app::DeviceSession& session) const;
   /// Of all images.
   Predictions predict() const;
   /// One checkpoint per member. Throws Error.
@@ -56,6 +61,8 @@ class Ensemble {
   bool load(const std::filesystem::path& folder);
 
  private:
+  std::shared_ptr<const Optimizer> optimizer() const;
+
   Context& context_;
   const Features& features_;
   std::int64_t classes_;

@@ -9,9 +9,8 @@
 
 namespace keelson::label {
 
-Round train_round(Project& project, Context& context) {
-  const ProjectSettings& s = project.settings();
-  const auto labelled = project.labels().labelled();
+std::vector<Labelled> labels_to_learn(const Project& project) {
+  auto labelled = project.labels().labelled();
   std::set<std::int64_t> classes;
   for (const auto& [image, label] : labelled) classes.insert(label);
   if (classes.size() < 2)
@@ -19,10 +18,16 @@ Round train_round(Project& project, Context& context) {
         "{}: {} images have labels, of {} class(es). Expected at least two classes: label the images that "
         "keelson-label suggest names",
         project.folder().string(), labelled.size(), classes.size());
+  return labelled;
+}
+
+Round train_round(Project& project, Context& context) {
+  const auto labelled = labels_to_learn(project);
+  const EnsembleOptions options = project.training_options();
   const Features features = project.features();
   const auto before = project.predictions();
-  Ensemble ensemble(context, features, std::ssize(s.classes), s.networks);
-  if (s.networks.warm && before) ensemble.load(project.networks());
+  Ensemble ensemble(context, features, std::ssize(project.settings().classes), options);
+  if (options.warm && before) ensemble.load(project.networks());
   Round round{.round = project.labels().rounds().empty() ? 1 : project.labels().rounds().back().round + 1,
               .labels = std::ssize(labelled)};
   ensemble.train(labelled, round.round);

@@ -7,6 +7,9 @@
 
 namespace keelson::label {
 
+/// All images that have a class by now. Throws InputError for fewer than two different classes.
+std::vector<Labelled> labels_to_learn(const Project& project);
+
 /// Trains the project's networks on the labels so far, and writes what they say to the project. Returns the new round.
 Round train_round(Project& project, Context& context);
 

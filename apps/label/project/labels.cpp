@@ -41,6 +41,10 @@ std::string Labels::keys_line(const std::string& keys, const std::string& time) 
   return json{{"type", "keys"}, {"keys", keys}, {"time", time}}.dump();
 }
 
+std::string Labels::learning_rate_line(double rate, const std::string& time) {
+  return json{{"type", "learning_rate"}, {"learning_rate", rate}, {"time", time}}.dump();
+}
+
 void Labels::check_image(std::int64_t image) const {
   if (image < 0 || image >= images())
     refuse("the journal names image {}, but there are {}; do the images still lie where they were?", image, images());
@@ -97,6 +101,8 @@ void Labels::apply(const std::string& text) try {
         {line.at("round"), line.at("labels"), line.at("changed"), line.at("time"), line.at("predictions")});
   } else if (type == "keys") {
     keys_ = line.at("keys");
+  } else if (type == "learning_rate") {
+    learning_rate_ = line.at("learning_rate").get<double>();
   } else {
     refuse("the journal has a line of the unknown type '{}'; was it written by a later version?", type);
   }

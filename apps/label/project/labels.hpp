@@ -54,6 +54,7 @@ class Labels {
   static std::string batch_line(const AskedBatch& batch, const std::string& time);
   static std::string round_line(const Round& round);
   static std::string keys_line(const std::string& keys, const std::string& time);
+  static std::string learning_rate_line(double rate, const std::string& time);
 
   std::int64_t images() const { return std::ssize(marks_); }
   const std::map<std::string, Mark>& marks(std::int64_t image) const {
@@ -75,8 +76,9 @@ class Labels {
 
   const std::vector<AskedBatch>& batches() const { return batches_; }
   const std::vector<Round>& rounds() const { return rounds_; }
-  const std::string& keys() const { return keys_; }  ///< empty: never changed
-  std::int64_t lines() const { return lines_; }      ///< that were taken
+  const std::string& keys() const { return keys_; }                       ///< empty: never changed
+  std::optional<double> learning_rate() const { return learning_rate_; }  ///< none: never changed
+  std::int64_t lines() const { return lines_; }                           ///< that were taken
 
   /// Audit images of the last `rounds` batches that have a consensus, and how many of them the networks had predicted.
   struct Audit {
@@ -107,6 +109,7 @@ class Labels {
   std::vector<AskedBatch> batches_;
   std::vector<Round> rounds_;
   std::string keys_;
+  std::optional<double> learning_rate_;
 };
 
 }  // namespace keelson::label

@@ -136,6 +136,12 @@ Project::Project(const fs::path& folder, bool writable) : folder_(folder) {
                journal_->path().string(), journal_->broken_lines(), journal_->first_broken());
 }
 
+EnsembleOptions Project::training_options() const {
+  EnsembleOptions o = settings_.networks;
+  o.lr = labels_.learning_rate().value_or(o.lr);
+  return o;
+}
+
 std::string Project::class_name(std::int64_t label) const {
   return label == unsure ? "unsure" : settings_.classes.at(static_cast<std::size_t>(label));
 }

@@ -54,6 +54,8 @@ class Project {
   const std::filesystem::path& folder() const { return folder_; }
   const Labels& labels() const { return labels_; }
   std::string keys() const { return labels_.keys().empty() ? settings_.keys : labels_.keys(); }
+  /// How the networks are trained from now on: as at the start, but with the learning rate that was chosen since.
+  EnsembleOptions training_options() const;
   std::string class_name(std::int64_t label) const;      ///< "unsure" for -1
   std::int64_t class_of(const std::string& name) const;  ///< throws InputError for a name that is none
   std::unique_ptr<Images> open_images() const;           ///< throws InputError if they are others than at the start

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "apps/search/training/search_settings.hpp"
 #include "apps/search/training/train_member.hpp"
 #include "apps/search/training/train_network.hpp"
 #include "apps/search/training/worker_group.hpp"
@@ -59,8 +60,7 @@ SearchRun::SearchRun(SearchFolder folder, const SearchData& data, Communicator& 
   log_.read_new([&](const std::string& line) { population_.apply(line); });
   if (world.rank() == 0) note_broken_lines(log_);
   if (!population_.begun()) refuse("{}: the log has no first line", folder_.log().string());
-  if (settings().data != fmt::format("{:016x}", data.digest()))
-    refuse("{}: the data are not those with which the search began: {}", folder_.path.string(), data.describe());
+  require_same_data(settings(), data, folder_.path.string());
 }
 
 std::string SearchRun::describe(int workers) const {

@@ -61,4 +61,9 @@ Settings settings_of(const SearchOptions& o, const SearchData& data, const std::
   return s;
 }
 
+void require_same_data(const Settings& settings, const SearchData& data, const std::string& folder) {
+  if (settings.data != fmt::format("{:016x}", data.digest()))
+    refuse("{}: the data are not those with which the search began: {}", folder, data.describe());
+}
+
 }  // namespace keelson::search

@@ -28,4 +28,7 @@ struct SearchOptions {
 /// before anything is written.
 Settings settings_of(const SearchOptions& options, const SearchData& data, const std::string& config);
 
+/// Throws InputError for data that are not those with which a search began. `folder`: of the search, for the message.
+void require_same_data(const Settings& settings, const SearchData& data, const std::string& folder);
+
 }  // namespace keelson::search

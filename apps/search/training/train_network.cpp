@@ -124,6 +124,20 @@ std::uint64_t seed_of(const Settings& settings, std::int64_t id) {
 
 std::filesystem::path NetworkTrainer::checkpoints_of(std::int64_t id) const { return folder_of_network(folder, id); }
 
+TrainerOptions NetworkTrainer::options_of(std::int64_t id, const Genome& genome, const Dataset& training) const {
+  const TrainingPlan plan = training_of(genome, settings.space, settings.epochs);
+  TrainerOptions t;
+  t.network = name_of(id);
+  t.texts["genome"] = to_json(genome, settings.space);
+  t.texts["scaling"] = data.scaling();
+  t.batch = batch_of(plan, training, ranks == nullptr ? 1 : ranks->size());
+  t.seed = seed_of(settings, id);
+  t.optimizer = plan.optimizer;
+  t.schedule = plan.schedule;
+  t.interrupted = interrupted;
+  return t;
+}
+
 Result NetworkTrainer::train(std::int64_t id, const Genome& genome, int rung) const {
   return train({.id = id, .genome = genome, .rung = rung, .data = data.training(), .folder = checkpoints_of(id)});
 }
@@ -131,19 +145,10 @@ Result NetworkTrainer::train(std::int64_t id, const Genome& genome, int rung) co
 Result NetworkTrainer::train(const TrainingRun& run) const {
   const Autotuner::RulesOfThumb the_same_kernels_each_time(context.device().autotuner());
   const Graph graph = network_of(run.genome, settings.space);
-  const TrainingPlan plan = training_of(run.genome, settings.space, settings.epochs);
   const auto epochs_after = [&](int rung) { return static_cast<std::int64_t>(std::llround(settings.epochs_of(rung))); };
   Parameters parameters(graph, context, seed_of(settings, run.id));
-  TrainerOptions t;
-  t.network = name_of(run.id);
-  t.texts["genome"] = to_json(run.genome, settings.space);
-  t.texts["scaling"] = data.scaling();
-  t.batch = batch_of(plan, run.data, ranks == nullptr ? 1 : ranks->size());
+  TrainerOptions t = options_of(run.id, run.genome, run.data);
   t.epochs = epochs_after(run.rung);
-  t.seed = seed_of(settings, run.id);
-  t.optimizer = plan.optimizer;
-  t.schedule = plan.schedule;
-  t.interrupted = interrupted;
   t.checkpoints = {.folder = run.folder, .keep = 1, .epochs = t.epochs};
   const auto checkpoint = newest_checkpoint(run.folder);
   StepTimes times;

@@ -7,6 +7,7 @@
 #include "apps/search/training/search_data.hpp"
 #include "engine/base/communicator.hpp"
 #include "engine/ops/context.hpp"
+#include "engine/train/trainer.hpp"
 #include "search/log/population.hpp"
 
 namespace keelson::search {
@@ -44,6 +45,9 @@ struct NetworkTrainer {
   /// The same of any checkpoint. `id`: the network that wrote it.
   Result evaluate(const std::filesystem::path& checkpoint, std::int64_t id, const Genome& genome,
                   const Dataset& data_to_judge) const;
+
+  /// How the network is trained on these samples. The caller adds epochs and checkpoints.
+  TrainerOptions options_of(std::int64_t id, const Genome& genome, const Dataset& training) const;
 
   std::filesystem::path checkpoints_of(std::int64_t id) const;  ///< folder of this network's checkpoints
 };
