@@ -2,7 +2,8 @@
 
 #include <type_traits>
 
-#include "backends/kokkos/common/kernel.hpp"
+#include "backends/common/divider.hpp"
+#include "backends/kokkos/common/parallel_sum.hpp"
 
 namespace keelson::insitu {
 namespace {
@@ -13,30 +14,35 @@ using kokkos::Index;
 /// The cells of a box, divided into runs along the last dimension: a run is a row on a CPU, a cell on a GPU.
 struct Box {
   Index extents[3];
-  Index run;  ///< cells of a run
-  Index runs() const { return extents[0] * extents[1] * ceil_div(extents[2], run); }
-};
+  Index run;             ///< cells of a run
+  Divider by_extent[3];  ///< of a slot's planes, a plane's rows, and a row's runs
 
-Box box_of(const Triple& e) { return {{e[0], e[1], e[2]}, kokkos::runs_on_host ? e[2] : 1}; }
+  Box(const Triple& e, Index slots) : extents{e[0], e[1], e[2]}, run(kokkos::runs_on_host ? e[2] : 1) {
+    const Index all = slots * runs(), per_row = ceil_div(extents[2], run);
+    by_extent[0] = Divider(extents[0], all), by_extent[1] = Divider(extents[1], all);
+    by_extent[2] = Divider(per_row, all);
+  }
+  Index runs() const { return extents[0] * extents[1] * ceil_div(extents[2], run); }
+
+  /// Calls use(slot, z, y, first x, end x) for run i of all slots.
+  template <class Use>
+  KOKKOS_FORCEINLINE_FUNCTION void with_run(Index i, const Use& use) const {
+    const Index x = by_extent[2].split(i) * run, y = by_extent[1].split(i), z = by_extent[0].split(i);
+    use(i, z, y, x, x + run < extents[2] ? x + run : extents[2]);
+  }
+};
 
 /// Calls body(slot, z, y, first x, end x) for all runs of all slots.
 template <class Body>
 struct Runs {
   Box box;
   Body body;
-  KOKKOS_FUNCTION void operator()(Index i) const {
-    const Index per_row = (box.extents[2] + box.run - 1) / box.run;
-    const Index x = i % per_row * box.run;
-    i /= per_row;
-    const Index y = i % box.extents[1];
-    i /= box.extents[1];
-    const Index z = i % box.extents[0], slot = i / box.extents[0];
-    body(slot, z, y, x, x + box.run < box.extents[2] ? x + box.run : box.extents[2]);
-  }
+  KOKKOS_FUNCTION void operator()(Index i) const { box.with_run(i, body); }
 };
 
 template <class Body>
-void for_each_run(const char* label, Index slots, const Box& box, const Body& body) {
+void for_each_run(const char* label, Index slots, const Triple& extents, const Body& body) {
+  const Box box(extents, slots);
   kokkos::launch(label, slots * box.runs(), Runs<Body>{box, body});
 }
 
@@ -116,17 +122,19 @@ template <class T>
 struct Unpack {
   Chosen from;
   View<T> to;
-  Index extents[3], tile[3];
+  Index last[3];     ///< origin of the last tile
+  Index overlap[3];  ///< the number of its cells that belong to the previous tile
 
   Unpack(const Chosen& chosen, const TiledField& t) : from(chosen), to(t) {
-    for (std::size_t d = 0; d < 3; ++d) extents[d] = t.field->extents[d], tile[d] = t.tile[d];
+    for (std::size_t d = 0; d < 3; ++d) {
+      const Index extent = t.field->extents[d], tile = t.tile[d], rest = extent % tile;
+      last[d] = extent - tile;
+      overlap[d] = rest != 0 ? tile - rest : 0;
+    }
   }
 
   /// The number of cells at the beginning of a tile that belong to the previous tile.
-  KOKKOS_FUNCTION Index shared(Index origin, int d) const {
-    const Index rest = extents[d] % tile[d];
-    return rest != 0 && origin + tile[d] == extents[d] ? tile[d] - rest : 0;
-  }
+  KOKKOS_FUNCTION Index shared(Index origin, int d) const { return origin == last[d] ? overlap[d] : 0; }
 
   KOKKOS_FUNCTION void operator()(Index slot, Index z, Index y, Index x, Index end) const {
     const Index* origin = to.origins + 3 * slot;
@@ -139,24 +147,29 @@ struct Unpack {
   }
 };
 
-/// Sums rows first, so that the order does not depend on threads.
-struct Score {
+/// The sum over a run of a slot's inner cells: a term of parallel_sums().
+struct RunSum {
   Chosen from;
-  Index extents[3], halo[3];
-  float* scores;
+  Box box;
+  Index halo[3];
 
-  KOKKOS_FUNCTION void operator()(Index slot) const {
+  KOKKOS_FUNCTION double operator()(Index slot, Index run) const {
     double sum = 0;
-    for (Index z = 0; z < extents[0]; ++z)
-      for (Index y = 0; y < extents[1]; ++y) {
-        const Index* s = from.from.strides;
-        const Index at = slot * from.from.slot + (z + halo[0]) * s[0] + (y + halo[1]) * s[1];
-        double row = 0;
-        for (Index x = 0; x < extents[2]; ++x) row += from(at + (x + halo[2]) * s[2]);
-        sum += row;
-      }
-    scores[slot] = static_cast<float>(sum / static_cast<double>(extents[0] * extents[1] * extents[2]));
+    box.with_run(run, [&](Index, Index z, Index y, Index x, Index end) {
+      const Index* s = from.from.strides;
+      const Index at = slot * from.from.slot + (z + halo[0]) * s[0] + (y + halo[1]) * s[1];
+      for (; x < end; ++x) sum += static_cast<double>(from(at + (x + halo[2]) * s[2]));
+    });
+    return sum;
   }
+};
+
+/// Sums become means.
+struct Mean {
+  const double* sums;
+  double cells;
+  float* means;
+  KOKKOS_FUNCTION void operator()(Index slot) const { means[slot] = static_cast<float>(sums[slot] / cells); }
 };
 
 template <class T>
@@ -176,14 +189,13 @@ template <class To>
 void pack_as(const TiledField& from, const BatchChannel& to, const ChannelScale& scale) {
   Triple extents;
   for (std::size_t d = 0; d < 3; ++d) extents[d] = from.tile[d] + 2 * from.halo[d];
-  const auto box = box_of(extents);
   const Triple& t = from.tile;
   auto* dst = static_cast<To*>(to.data);
   if (from.field->is_double)
-    for_each_run("keelson insitu pack", from.tiles, box,
+    for_each_run("keelson insitu pack", from.tiles, extents,
                  Pack<double, To>{View<const double>(from), Target(to), dst, scale, {t[0], t[1], t[2]}});
   else
-    for_each_run("keelson insitu pack", from.tiles, box,
+    for_each_run("keelson insitu pack", from.tiles, extents,
                  Pack<float, To>{View<const float>(from), Target(to), dst, scale, {t[0], t[1], t[2]}});
 }
 
@@ -193,7 +205,7 @@ void copy_as(const HostField& f, const std::byte* data, void* dense) {
                              {f.strides[0], f.strides[1], f.strides[2]},
                              {f.extents[0], f.extents[1], f.extents[2]},
                              static_cast<T*>(dense)};
-  for_each_run("keelson insitu copy", 1, box_of(f.extents), body);
+  for_each_run("keelson insitu copy", 1, f.extents, body);
 }
 
 }  // namespace
@@ -209,20 +221,26 @@ void pack_classes(const TiledField& from, const BatchChannel& to) { pack_as<std:
 void unpack(const BatchChannel& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride) {
   const Chosen chosen{static_cast<const float*>(from.data), Target(from), classes, channel_stride};
   if (to.field->is_double)
-    for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<double>(chosen, to));
+    for_each_run("keelson insitu unpack", to.tiles, to.tile, Unpack<double>(chosen, to));
   else
-    for_each_run("keelson insitu unpack", to.tiles, box_of(to.tile), Unpack<float>(chosen, to));
+    for_each_run("keelson insitu unpack", to.tiles, to.tile, Unpack<float>(chosen, to));
+}
+
+std::size_t score_scratch_bytes(const Triple& tile, std::int64_t tiles) {
+  const auto numbers = tiles * (1 + kokkos::parallel_sum_scratch(Box(tile, 1).runs()));
+  return static_cast<std::size_t>(numbers) * sizeof(double);
 }
 
 void score(const BatchChannel& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
-           float* scores) {
-  const Triple& e = tiles.tile;
+           float* scores, void* scratch) {
   const Triple& h = tiles.halo;
-  const Score body{{static_cast<const float*>(from.data), Target(from), classes, channel_stride},
-                   {e[0], e[1], e[2]},
-                   {h[0], h[1], h[2]},
-                   scores + tiles.first};
-  kokkos::launch("keelson insitu score", tiles.tiles, body);
+  const Box box(tiles.tile, 1);
+  const Chosen chosen{static_cast<const float*>(from.data), Target(from), classes, channel_stride};
+  auto* sums = static_cast<double*>(scratch);
+  kokkos::parallel_sums("keelson insitu score", RunSum{chosen, box, {h[0], h[1], h[2]}}, tiles.tiles, box.runs(),
+                        sums + tiles.tiles, sums);
+  const auto cells = static_cast<double>(tiles.tile[0] * tiles.tile[1] * tiles.tile[2]);
+  kokkos::launch("keelson insitu means", tiles.tiles, Mean{sums, cells, scores + tiles.first});
 }
 
 void copy_interior(const HostField& field, const std::byte* data, void* dense) {

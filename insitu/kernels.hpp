@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "insitu/field.hpp"
@@ -42,10 +43,11 @@ void pack_classes(const TiledField& from, const BatchChannel& to);
 /// the channel of `from`; else the index of the largest of `classes` channels, which are `channel_stride` elements
 /// apart.
 void unpack(const BatchChannel& from, const TiledField& to, std::int64_t classes, std::int64_t channel_stride);
-/// Writes the mean over the inner cells of each slot to `scores`, one f32 per tile, summed in a fixed order. `classes`
-/// as in unpack().
+/// Writes the mean over the inner cells of each slot to `scores`, one f32 per tile, summed in f64 in an order that
+/// depends on the tile's extents alone. `classes` as in unpack(). `scratch`: score_scratch_bytes() of device memory.
 void score(const BatchChannel& from, const TiledField& tiles, std::int64_t classes, std::int64_t channel_stride,
-           float* scores);
+           float* scores, void* scratch);
+std::size_t score_scratch_bytes(const Triple& tile, std::int64_t tiles);
 /// Copies the interior of a field to `dense`, in row-major order without gaps, in the field's own type.
 void copy_interior(const HostField& field, const std::byte* data, void* dense);
 

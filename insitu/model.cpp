@@ -179,6 +179,7 @@ void Model::make_tiles() {
   origins_ = device.allocate(count * sizeof(Triple), "places of tiles");
   device.copy_from_host(origins_.get(), tiling_.origins.data(), count * sizeof(Triple));
   device_scores_ = device.allocate(count * sizeof(float), "scores of tiles");
+  score_scratch_ = device.allocate(score_scratch_bytes(tiling_.tile, batch_), "score sums");
   scores_.assign(count, 0);
 }
 
@@ -273,7 +274,7 @@ void Model::infer(Times& times) {
     const auto channel_stride = shape[1] > 1 ? prediction_.layout().strides()[1] : 0;
     TiledField tiled{inputs_[0], nullptr, origins, first, count, tiling_.tile, tiling_.halo};
     if (!per_cell) tiled.tile = {1, 1, 1}, tiled.halo = {0, 0, 0};
-    score(slots, tiled, classes, channel_stride, static_cast<float*>(device_scores_.get()));
+    score(slots, tiled, classes, channel_stride, static_cast<float*>(device_scores_.get()), score_scratch_.get());
     if (output_) {
       tiled.field = output_;
       tiled.data = out;

@@ -81,6 +81,7 @@ class Model {
   std::unique_ptr<Executor> executor_;
   Tensor x_, prediction_;
   std::shared_ptr<void> origins_, device_scores_;  ///< of all tiles, on the device
+  std::shared_ptr<void> score_scratch_;            ///< of a batch of tiles
   std::vector<float> scores_;
   bool has_scores_ = false;
   ops::StepParams inference_;

@@ -91,6 +91,14 @@ TEST(InsituInfer, ScoresAreMeansOverTiles) {
   EXPECT_NEAR(found.scores[3], sum / 48, 1e-6);
 }
 
+TEST(InsituInfer, ScoresOfLargeTilesAreMeans) {
+  const auto found = infer(MPI_COMM_SELF, {16, 20, 9}, {}, {.tile = {16, 20, 9}, .halo = {2, 2, 2}});
+  ASSERT_EQ(found.scores.size(), 1u);
+  double sum = 0;
+  for (const double v : found.output) sum += v;
+  EXPECT_NEAR(found.scores[0], sum / (16 * 20 * 9), 1e-6);
+}
+
 TEST(InsituInfer, NetworksWithAResultPerTileMakeScores) {
   const OpenSession session;
   Part u(MPI_COMM_WORLD, "u", {32, 16}, {}, wave);

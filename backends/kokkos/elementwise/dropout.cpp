@@ -1,4 +1,5 @@
 #include "engine/ops/dropout.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/common/values.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/base/philox.hpp"
@@ -89,16 +90,17 @@ struct Mask {
   DropoutParams p;
   const StepParams* step_params;
   DropoutPlaces at;
-  Index items_per_run;
+  Divider by_items;  ///< of a run
   Strided from_at, to_at;
   bool plain;  ///< both operands
   const T* src;
   T* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index run = item / items_per_run, elements = at.elements, begin = run * elements;
+    Index run = item;
+    const Index of_run = by_items.split(run), elements = at.elements, begin = run * elements;
     const Index base = at.base(*step_params, run);
-    const Index block = base / 4 + item % items_per_run * lanes;
+    const Index block = base / 4 + of_run * lanes;
     // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
     Words words;
     blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block), 1,
@@ -130,21 +132,23 @@ template <class T>
 struct ChannelsLastMask {
   DropoutParams p;
   const StepParams* step_params;
-  DropoutPlaces at;           ///< whose numbers are multiples of 4
-  Index channels, positions;  ///< positions of one row
-  Index channel_stride;       ///< positions of one row in the whole value
-  Index src_stride;           ///< the stride of a position: `channels`, or more if src is a slice
+  DropoutPlaces at;  ///< whose numbers are multiples of 4
+  Index channels;
+  Divider by_channels, by_positions;  ///< positions: of one row
+  Index channel_stride;               ///< positions of one row in the whole value
+  Index src_stride;                   ///< the stride of a position: `channels`, or more if src is a slice
   const T* src;
   T* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     Index begin = 0, end = channels;
     if constexpr (!runs_on_host) {
-      begin = item % channels, end = begin + 1;
-      item /= channels;
+      begin = by_channels.split(item), end = begin + 1;
     }
-    const Index position = item * 4, row = position / positions;
-    const Index base = at.base(*step_params, 0) + row * channels * channel_stride + position % positions;
+    const Index position = item * 4;
+    Index row = position;
+    const Index of_row = by_positions.split(row);
+    const Index base = at.base(*step_params, 0) + row * channels * channel_stride + of_row;
     const Drop drop(p.rate);
     for (Index c = begin; c < end; c += lanes) {
       Words words;
@@ -213,15 +217,16 @@ class KokkosDropout : public Dropout {
       using T = decltype(type);
       const auto* step = static_cast<const StepParams*>(step_params.raw());
       if (layouts.src_stride > 0) {
-        const Index positions = positions_of(shape);
-        launch(label, shape[0] * positions / 4 * (runs_on_host ? 1 : shape[1]),
-               ChannelsLastMask<T>{desc_.params, step, at, shape[1], positions, at.runs > 1 ? at.run_stride : positions,
+        const Index positions = positions_of(shape), items = shape[0] * positions / 4 * (runs_on_host ? 1 : shape[1]);
+        launch(label, items,
+               ChannelsLastMask<T>{desc_.params, step, at, shape[1], Divider(shape[1], items),
+                                   Divider(positions, shape[0] * positions), at.runs > 1 ? at.run_stride : positions,
                                    layouts.src_stride, src.data<T>(), dst.data<T>()});
       } else {
         const Index items = at.elements / (4 * lanes) + 2;
         launch(label, at.runs * items,
-               Mask<T>{desc_.params, step, at, items, Strided(src), Strided(dst), layouts.plain, src.data<T>(),
-                       dst.data<T>()});
+               Mask<T>{desc_.params, step, at, Divider(items, at.runs * items), Strided(src), Strided(dst),
+                       layouts.plain, src.data<T>(), dst.data<T>()});
       }
     });
   }

@@ -1,4 +1,5 @@
 #include "engine/ops/pixel_loss.hpp"
+#include "backends/common/divider.hpp"
 #include "backends/kokkos/common/parallel_sum.hpp"
 #include "backends/kokkos/common/vector_math.hpp"
 #include "backends/kokkos/loss/sample_losses.hpp"
@@ -131,10 +132,12 @@ struct PixelTerms {
 /// A block of pixels of one sample: on a CPU a run of pixels, on a GPU one pixel.
 struct PixelBlock {
   PixelTerms term;
-  Index blocks, size;  ///< blocks of a sample; pixels of a block
+  Divider by_blocks;  ///< of a sample
+  Index size;         ///< pixels of a block
   double* sums;
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index n = item / blocks, first = item % blocks * size;
+    Index n = item;
+    const Index first = by_blocks.split(n) * size;
     const Index end = first + size < term.at.count ? first + size : term.at.count;
     const double share = term.share(n);
     double sum = 0;
@@ -229,7 +232,8 @@ class KokkosPixelLoss : public PixelLoss {
                           p.focal_gamma,
                           sampled(),
                           d_.stream};
-    launch("keelson::pixel_loss::pixels", items, PixelBlock{term, blocks_, ceil_div(at_.count, blocks_), sums});
+    launch("keelson::pixel_loss::pixels", items,
+           PixelBlock{term, Divider(blocks_, items), ceil_div(at_.count, blocks_), sums});
     if (sample_loss)
       launch("keelson::pixel_loss::samples", at_.samples,
              SampleLosses{term.step_params, term.weight, sums, blocks_, sample_loss.data<float>()});
