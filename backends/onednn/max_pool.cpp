@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "backends/common/loops.hpp"
 #include "engine/ops/pool.hpp"
 
 namespace keelson::onednn {
@@ -11,7 +10,31 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-constexpr int lanes = 16;  ///< channels processed together: one AVX-512 register, or several narrower registers
+/// N neighbouring channels: 16 are one AVX-512 register, or several narrower registers.
+template <int N>
+struct Vectors {
+  using Floats [[gnu::vector_size(N * 4), gnu::aligned(4), gnu::may_alias]] = float;
+  using Bytes [[gnu::vector_size(N), gnu::aligned(1), gnu::may_alias]] = std::uint8_t;
+  using Integers [[gnu::vector_size(N * 4)]] = std::int32_t;
+
+  static const Floats& at(const float* from) { return *reinterpret_cast<const Floats*>(from); }
+  static Floats& at(float* to) { return *reinterpret_cast<Floats*>(to); }
+  static Integers integers(const std::uint8_t* from) {
+    return __builtin_convertvector(*reinterpret_cast<const Bytes*>(from), Integers);
+  }
+  static void store(const Integers& from, std::uint8_t* to) {
+    *reinterpret_cast<Bytes*>(to) = __builtin_convertvector(from, Bytes);
+  }
+};
+
+/// Calls use(integral_constant<int, N>, first channel), until all channels are processed.
+template <class Use>
+void for_channels(std::int64_t channels, const Use& use) {
+  std::int64_t c = 0;
+  for (; c + 16 <= channels; c += 16) use(std::integral_constant<int, 16>{}, c);
+  for (; c + 4 <= channels; c += 4) use(std::integral_constant<int, 4>{}, c);
+  for (; c < channels; ++c) use(std::integral_constant<int, 1>{}, c);
+}
 
 /// A tensor of (N, C, D, H, W) as blocks of `width` contiguous channels. Missing spatial dims are 1. Strides in
 /// elements.
@@ -68,6 +91,7 @@ struct Axis {
   bool side_by_side = false;
   std::vector<Range> cells;
 
+  bool is_whole(Range taps) const { return taps.end - taps.begin == kernel; }  ///< a window without padding
   void tabulate(std::int64_t extent, std::int64_t count) {
     for (std::int64_t o = 0; o < count; ++o) {
       const auto start = o * stride - pad;
@@ -116,6 +140,10 @@ class MaxPool final : public ops::Pool {
         out_(dst) {
     join_rows(d.params, in_, out_);
     axes_ = make_axes(d.params, in_, out_);
+    for (std::int64_t z = 0; z < axes_[0].kernel; ++z)
+      for (std::int64_t y = 0; y < axes_[1].kernel; ++y)
+        for (std::int64_t x = 0; x < axes_[2].kernel; ++x)
+          offsets_.push_back(z * in_.stride[0] + y * in_.stride[1] + x * in_.stride[2]);
     if (in_.width != out_.width || in_.blocks != out_.blocks) decline("src and dst arrange channels differently");
   }
 
@@ -133,15 +161,17 @@ class MaxPool final : public ops::Pool {
   void backward_data(const BackwardData<ops::Tensors>& args) override;
 
  private:
-  template <int Count>
-  void pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y, Range x,
-            int count) const;
-  template <int Count>
+  template <int N>
+  void pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y, Range x) const;
+  template <int N>
+  void pool_whole(const float* src, float* dst, std::uint8_t* argmax) const;
+  template <int N>
   void gather(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, const std::array<std::int64_t, 3>& at,
-              Range z, Range y, Range x, int count) const;
-  template <int Count>
-  void spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y, Range x,
-              int count) const;
+              Range z, Range y, Range x) const;
+  template <int N>
+  void spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y, Range x) const;
+  template <int N>
+  void spread_whole(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const;
   void backward_by_window(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const;
   void backward_by_element(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const;
   std::int32_t tap(std::int64_t z, std::int64_t y, std::int64_t x) const {
@@ -152,37 +182,49 @@ class MaxPool final : public ops::Pool {
   bool training_;
   Blocks in_, out_;
   std::array<Axis, 3> axes_;
+  std::vector<std::int64_t> offsets_;  ///< of a window's elements from its first one
 };
 
-/// Pools one window of `count` channels (Count if known at compile time). `origin` is the offset of the window's first
-/// element, which may be padding.
-template <int Count>
-void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y, Range x,
-                   int count) const {
-  if constexpr (Count > 0) count = Count;
-  float best[lanes];
-  std::int32_t which[lanes];
-  bool first = true;
+/// Best values, and the taps that have them. The first largest value is taken; a NaN is taken unless there was an
+/// earlier NaN.
+template <int N>
+struct Best {
+  typename Vectors<N>::Floats value;
+  typename Vectors<N>::Integers which;
+
+  void take(const typename Vectors<N>::Floats& other, std::int32_t tap) {
+    const typename Vectors<N>::Integers wins = (other > value) | ((other != other) & (value == value));
+    value = wins ? other : value;
+    which = wins ? tap - typename Vectors<N>::Integers{} : which;
+  }
+  void store(float* dst, std::uint8_t* argmax) const {
+    Vectors<N>::at(dst) = value;
+    if (argmax) Vectors<N>::store(which, argmax);
+  }
+};
+
+/// Pools N channels of a window. `origin` is the offset of the window's first element, which may be padding.
+template <int N>
+void MaxPool::pool(const float* src, std::int64_t origin, float* dst, std::uint8_t* argmax, Range z, Range y,
+                   Range x) const {
+  const auto offset = [&](std::int64_t kz, std::int64_t ky, std::int64_t kx) {
+    return origin + kz * in_.stride[0] + ky * in_.stride[1] + kx * in_.stride[2];
+  };
+  Best<N> best{Vectors<N>::at(src + offset(z.begin, y.begin, x.begin)),
+               tap(z.begin, y.begin, x.begin) - typename Vectors<N>::Integers{}};
   for (auto kz = z.begin; kz < z.end; ++kz)
     for (auto ky = y.begin; ky < y.end; ++ky)
-      for (auto kx = x.begin; kx < x.end; ++kx) {
-        const float* s = src + (origin + kz * in_.stride[0] + ky * in_.stride[1] + kx * in_.stride[2]);
-        const auto t = tap(kz, ky, kx);
-        if (first) {
-          for (int c = 0; c < count; ++c) best[c] = s[c], which[c] = t;
-          first = false;
-          continue;
-        }
-        // The first largest element is taken. A NaN is taken unless there was an earlier NaN.
-        for (int c = 0; c < count; ++c) {
-          const bool take = (s[c] > best[c]) | ((s[c] != s[c]) & (best[c] == best[c]));
-          best[c] = take ? s[c] : best[c];
-          which[c] = take ? t : which[c];
-        }
-      }
-  for (int c = 0; c < count; ++c) dst[c] = best[c];
-  if (argmax)
-    for (int c = 0; c < count; ++c) argmax[c] = static_cast<std::uint8_t>(which[c]);
+      for (auto kx = x.begin; kx < x.end; ++kx) best.take(Vectors<N>::at(src + offset(kz, ky, kx)), tap(kz, ky, kx));
+  best.store(dst, argmax);
+}
+
+/// The same for a window without padding, whose first element is at `src`.
+template <int N>
+void MaxPool::pool_whole(const float* src, float* dst, std::uint8_t* argmax) const {
+  Best<N> best{Vectors<N>::at(src), {}};
+  for (std::size_t t = 1; t < offsets_.size(); ++t)
+    best.take(Vectors<N>::at(src + offsets_[t]), static_cast<std::int32_t>(t));
+  best.store(dst, argmax);
 }
 
 // Traffic: src read once, dst and one byte per dst element written.
@@ -206,56 +248,60 @@ void MaxPool::forward(const Forward<ops::Tensors>& args) {
             const auto in = row + (ox * axes_[2].stride - axes_[2].pad) * in_.stride[2];
             const auto out = out_.offset(n, b, oz, oy, ox);
             auto* const chosen = argmax ? argmax + out : nullptr;
-            std::int64_t c = 0;
-            for (; c + lanes <= out_.width; c += lanes)
-              pool<lanes>(from, in + c, to + out + c, chosen ? chosen + c : nullptr, z, y, x, lanes);
-            if (c < out_.width)
-              pool<0>(from, in + c, to + out + c, chosen ? chosen + c : nullptr, z, y, x,
-                      static_cast<int>(out_.width - c));
+            const bool whole = axes_[0].is_whole(z) && axes_[1].is_whole(y) && axes_[2].is_whole(x);
+            for_channels(out_.width, [&](auto n, std::int64_t c) {
+              constexpr int N = decltype(n)::value;
+              if (whole)
+                pool_whole<N>(from + in + c, to + out + c, chosen ? chosen + c : nullptr);
+              else
+                pool<N>(from, in + c, to + out + c, chosen ? chosen + c : nullptr, z, y, x);
+            });
           }
         }
 }
 
-/// diff_src of `count` channels at one input element: the sum over the windows whose maximum is this element, in their
-/// order. diff_dst and argmax point to the channels of dst's first element.
-template <int Count>
+/// diff_src of N channels at one input element: the sum over the windows whose maximum is this element, in their order.
+/// diff_dst and argmax point to the channels of dst's first element.
+template <int N>
 void MaxPool::gather(const float* diff_dst, const std::uint8_t* argmax, float* diff_src,
-                     const std::array<std::int64_t, 3>& at, Range z, Range y, Range x, int count) const {
-  if constexpr (Count > 0) count = Count;
-  float sum[lanes] = {};
+                     const std::array<std::int64_t, 3>& at, Range z, Range y, Range x) const {
+  typename Vectors<N>::Floats sum{};
   for (auto oz = z.begin; oz < z.end; ++oz)
     for (auto oy = y.begin; oy < y.end; ++oy)
       for (auto ox = x.begin; ox < x.end; ++ox) {
         const auto t = tap(at[0] + axes_[0].pad - oz * axes_[0].stride, at[1] + axes_[1].pad - oy * axes_[1].stride,
                            at[2] + axes_[2].pad - ox * axes_[2].stride);
         const auto offset = oz * out_.stride[0] + oy * out_.stride[1] + ox * out_.stride[2];
-        const float* g = diff_dst + offset;
-        const std::uint8_t* w = argmax + offset;
-        KEELSON_KEEP_LOOP
-        for (int c = 0; c < count; ++c) sum[c] += w[c] == t ? g[c] : 0.0f;
+        const auto wins = Vectors<N>::integers(argmax + offset) == t;
+        sum += wins ? Vectors<N>::at(diff_dst + offset) : typename Vectors<N>::Floats{};
       }
-  for (int c = 0; c < count; ++c) diff_src[c] = sum[c];
+  Vectors<N>::at(diff_src) = sum;
 }
 
-/// diff_src of `count` channels in the cell z, y, x of one window: zero except for the maximum.
-template <int Count>
-void MaxPool::spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y, Range x,
-                     int count) const {
-  if constexpr (Count > 0) count = Count;
-  float g[lanes];
-  std::int32_t which[lanes];
-  KEELSON_KEEP_LOOP
-  for (int c = 0; c < count; ++c) g[c] = diff_dst[c], which[c] = argmax[c];
+/// diff_src of N channels in the cell z, y, x of one window: zero except for the maximum.
+template <int N>
+void MaxPool::spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y,
+                     Range x) const {
+  const auto g = Vectors<N>::at(diff_dst);
+  const auto which = Vectors<N>::integers(argmax);
   for (auto iz = z.begin; iz < z.end; ++iz)
     for (auto iy = y.begin; iy < y.end; ++iy)
       for (auto ix = x.begin; ix < x.end; ++ix) {
         const auto kz = iz - z.begin, ky = iy - y.begin, kx = ix - x.begin;
         const bool inside = kz < axes_[0].kernel && ky < axes_[1].kernel && kx < axes_[2].kernel;
         const auto t = inside ? tap(kz, ky, kx) : -1;
-        float* d = diff_src + iz * in_.stride[0] + iy * in_.stride[1] + ix * in_.stride[2];
-        KEELSON_KEEP_LOOP
-        for (int c = 0; c < count; ++c) d[c] = which[c] == t ? g[c] : 0.0f;
+        Vectors<N>::at(diff_src + iz * in_.stride[0] + iy * in_.stride[1] + ix * in_.stride[2]) =
+            which == t ? g : typename Vectors<N>::Floats{};
       }
+}
+
+/// The same where the cell has the elements of the window alone. `diff_src`: its first element.
+template <int N>
+void MaxPool::spread_whole(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const {
+  const auto g = Vectors<N>::at(diff_dst);
+  const auto which = Vectors<N>::integers(argmax);
+  for (std::size_t t = 0; t < offsets_.size(); ++t)
+    Vectors<N>::at(diff_src + offsets_[t]) = which == static_cast<std::int32_t>(t) ? g : typename Vectors<N>::Floats{};
 }
 
 void MaxPool::backward_by_window(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const {
@@ -269,11 +315,15 @@ void MaxPool::backward_by_window(const float* diff_dst, const std::uint8_t* argm
           for (std::int64_t ox = 0; ox < out_.extent[2]; ++ox) {
             const auto x = axes_[2].cells[ox];
             const auto out = out_.offset(n, b, oz, oy, ox);
-            std::int64_t c = 0;
-            for (; c + lanes <= out_.width; c += lanes)
-              spread<lanes>(diff_dst + out + c, argmax + out + c, to + c, z, y, x, lanes);
-            if (c < out_.width)
-              spread<0>(diff_dst + out + c, argmax + out + c, to + c, z, y, x, static_cast<int>(out_.width - c));
+            const bool whole = axes_[0].is_whole(z) && axes_[1].is_whole(y) && axes_[2].is_whole(x);
+            float* const first = to + in_.offset(0, 0, z.begin, y.begin, x.begin);
+            for_channels(out_.width, [&](auto n, std::int64_t c) {
+              constexpr int N = decltype(n)::value;
+              if (whole)
+                spread_whole<N>(diff_dst + out + c, argmax + out + c, first + c);
+              else
+                spread<N>(diff_dst + out + c, argmax + out + c, to + c, z, y, x);
+            });
           }
         }
 }
@@ -289,12 +339,10 @@ void MaxPool::backward_by_element(const float* diff_dst, const std::uint8_t* arg
           for (std::int64_t ix = 0; ix < in_.extent[2]; ++ix) {
             const auto x = axes_[2].windows[ix];
             const auto in = in_.offset(n, b, iz, iy, ix);
-            std::int64_t c = 0;
-            for (; c + lanes <= in_.width; c += lanes)
-              gather<lanes>(diff_dst + plane + c, argmax + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x, lanes);
-            if (c < in_.width)
-              gather<0>(diff_dst + plane + c, argmax + plane + c, diff_src + in + c, {iz, iy, ix}, z, y, x,
-                        static_cast<int>(in_.width - c));
+            for_channels(in_.width, [&](auto n, std::int64_t c) {
+              gather<decltype(n)::value>(diff_dst + plane + c, argmax + plane + c, diff_src + in + c, {iz, iy, ix}, z,
+                                         y, x);
+            });
           }
         }
 }
