@@ -1,5 +1,6 @@
 #include "engine/ops/dropout.hpp"
 #include "backends/common/divider.hpp"
+#include "backends/kokkos/common/philox_lanes.hpp"
 #include "backends/kokkos/common/values.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "engine/base/philox.hpp"
@@ -11,41 +12,8 @@ namespace {
 
 using namespace ops;
 
-/// Philox blocks that a work item computes at once: on a CPU as many as vector lanes.
-constexpr int lanes = runs_on_host ? 16 : 1;
-
-/// Word w of `lanes` Philox blocks is word[w][lane].
-struct Words {
-  std::uint32_t word[4][lanes];
-};
-
-/// philox::block() of the counters first, first + step ... Each operation is done for all blocks, so that the compiler
-/// vectorises it. The lanes have 64 bits, since the products need them.
-KOKKOS_FUNCTION inline void blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
-                                   std::uint64_t step, Words& words) {
-  constexpr std::uint64_t low = 0xffffffffu;
-  std::uint64_t a[lanes], b[lanes], c[lanes], d[lanes];
-  for (int l = 0; l < lanes; ++l) {
-    const std::uint64_t counter = first + static_cast<std::uint64_t>(l) * step;
-    a[l] = counter & low, b[l] = counter >> 32;
-    c[l] = counter_high & low, d[l] = counter_high >> 32;
-  }
-  std::uint64_t k0 = key & low, k1 = key >> 32;
-  for (int i = 0; i < 10; ++i) {
-    KEELSON_KEEP_LOOP
-    for (int l = 0; l < lanes; ++l) {
-      const std::uint64_t p0 = std::uint64_t{0xD2511F53u} * a[l], p1 = std::uint64_t{0xCD9E8D57u} * c[l];
-      a[l] = (p1 >> 32) ^ b[l] ^ k0;
-      c[l] = (p0 >> 32) ^ d[l] ^ k1;
-      b[l] = p1 & low, d[l] = p0 & low;
-    }
-    k0 = (k0 + 0x9E3779B9u) & low, k1 = (k1 + 0xBB67AE85u) & low;
-  }
-  for (int l = 0; l < lanes; ++l) {
-    words.word[0][l] = static_cast<std::uint32_t>(a[l]), words.word[1][l] = static_cast<std::uint32_t>(b[l]);
-    words.word[2][l] = static_cast<std::uint32_t>(c[l]), words.word[3][l] = static_cast<std::uint32_t>(d[l]);
-  }
-}
+constexpr int lanes = philox_lanes;
+constexpr Index positions_ahead = 32;  ///< that the memory gets time to read
 
 /// Keeps or drops an element according to its 32 random bits.
 struct Drop {
@@ -102,9 +70,9 @@ struct Mask {
     const Index base = at.base(*step_params, run);
     const Index block = base / 4 + of_run * lanes;
     // The 32 bits of element e are word e % 4 of its block: philox::bits({seed, stream, step}, e).
-    Words words;
-    blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step, static_cast<std::uint64_t>(block), 1,
-           words);
+    PhiloxWords words;
+    philox_blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
+                  static_cast<std::uint64_t>(block), 1, words);
     std::uint32_t bits[4 * lanes];
     for (int l = 0; l < lanes; ++l)
       for (int w = 0; w < 4; ++w) bits[4 * l + w] = words.word[w][l];
@@ -150,11 +118,14 @@ struct ChannelsLastMask {
     const Index of_row = by_positions.split(row);
     const Index base = at.base(*step_params, 0) + row * channels * channel_stride + of_row;
     const Drop drop(p.rate);
+    // The channels of a slice lie far apart, so that the processor does not see which ones come next.
+    const T* const ahead = src + (position + positions_ahead) * src_stride;
     for (Index c = begin; c < end; c += lanes) {
-      Words words;
-      blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
-             static_cast<std::uint64_t>((base + c * channel_stride) / 4),
-             static_cast<std::uint64_t>(channel_stride / 4), words);
+      for (int w = 0; w < 4; ++w) prefetch(ahead + w * src_stride + c);
+      PhiloxWords words;
+      philox_blocks(step_params->seed ^ (std::uint64_t{p.stream} << 32), step_params->step,
+                    static_cast<std::uint64_t>((base + c * channel_stride) / 4),
+                    static_cast<std::uint64_t>(channel_stride / 4), words);
       const int valid = static_cast<int>(end - c < lanes ? end - c : lanes);
       for (int w = 0; w < 4; ++w) {
         const T* from = src + (position + w) * src_stride + c;

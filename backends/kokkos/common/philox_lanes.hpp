@@ -1,0 +1,65 @@
+#pragma once
+
+#include "backends/kokkos/common/tile.hpp"
+
+/// Random numbers of philox::block() for several counters at once.
+namespace keelson::kokkos {
+
+#if defined(__CUDACC__) || defined(__HIPCC__) || !defined(__GNUC__)
+/// A 64-bit number for each of some counters: 32-bit words, since their products need 64 bits.
+using PhiloxVector = std::uint64_t;
+inline constexpr int philox_width = 1, philox_vectors = 1;
+KOKKOS_FORCEINLINE_FUNCTION void store_low(PhiloxVector v, std::uint32_t* to) { *to = static_cast<std::uint32_t>(v); }
+#else
+inline constexpr int philox_width = vector_width == 16 ? 8 : 4, philox_vectors = 16 / philox_width;
+using PhiloxVector [[gnu::vector_size(philox_width * 8)]] = std::uint64_t;
+KOKKOS_FORCEINLINE_FUNCTION void store_low(const PhiloxVector& v, std::uint32_t* to) {
+  using Low [[gnu::vector_size(philox_width * 4), gnu::aligned(4), gnu::may_alias]] = std::uint32_t;
+  *reinterpret_cast<Low*>(to) = __builtin_convertvector(v, Low);
+}
+#endif
+
+/// Counters of a work item. On a CPU their rounds are computed together, in two vectors or more: a round waits for the
+/// products of the round before.
+inline constexpr int philox_lanes = philox_width * philox_vectors;
+
+/// Word w of `philox_lanes` Philox blocks is word[w][lane].
+struct PhiloxWords {
+  std::uint32_t word[4][philox_lanes];
+};
+
+/// philox::block() of the counters first, first + step, ...
+KOKKOS_FORCEINLINE_FUNCTION void philox_blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
+                                               std::uint64_t step, PhiloxWords& words) {
+  using V = PhiloxVector;
+  constexpr std::uint64_t low = 0xffffffffu;
+  V a[philox_vectors], b[philox_vectors], c[philox_vectors], d[philox_vectors];
+  std::uint64_t counters[philox_lanes];
+  for (int l = 0; l < philox_lanes; ++l) counters[l] = first + static_cast<std::uint64_t>(l) * step;
+  KEELSON_UNROLL
+  for (int v = 0; v < philox_vectors; ++v) {
+    V counter;
+    __builtin_memcpy(&counter, counters + v * philox_width, sizeof counter);
+    a[v] = counter & low, b[v] = counter >> 32;
+    c[v] = V{} + (counter_high & low), d[v] = V{} + (counter_high >> 32);
+  }
+  std::uint64_t k0 = key & low, k1 = key >> 32;
+  KEELSON_UNROLL
+  for (int i = 0; i < 10; ++i) {
+    KEELSON_UNROLL
+    for (int v = 0; v < philox_vectors; ++v) {
+      const V p0 = a[v] * std::uint64_t{0xD2511F53u}, p1 = c[v] * std::uint64_t{0xCD9E8D57u};
+      a[v] = (p1 >> 32) ^ b[v] ^ k0;
+      c[v] = (p0 >> 32) ^ d[v] ^ k1;
+      b[v] = p1 & low, d[v] = p0 & low;
+    }
+    k0 = (k0 + 0x9E3779B9u) & low, k1 = (k1 + 0xBB67AE85u) & low;
+  }
+  KEELSON_UNROLL
+  for (int v = 0; v < philox_vectors; ++v) {
+    store_low(a[v], words.word[0] + v * philox_width), store_low(b[v], words.word[1] + v * philox_width);
+    store_low(c[v], words.word[2] + v * philox_width), store_low(d[v], words.word[3] + v * philox_width);
+  }
+}
+
+}  // namespace keelson::kokkos
