@@ -50,8 +50,8 @@ KOKKOS_FORCEINLINE_FUNCTION void load_rows(const T* src, const T* diff_dst, cons
                                            Index channel, float (&x)[K][N], float (&g)[K][N]) {
   for (int k = 0; k < K; ++k) {
     const Index at = r.offset(row + k * step, channel);
-    load(src + at, x[k]);
-    load(diff_dst + at, g[k]);
+    load_of_row(src + at, x[k]);
+    load_of_row(diff_dst + at, g[k]);
   }
 }
 
@@ -101,7 +101,7 @@ struct Normalize {
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N];
-      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k) load_of_row(src + r.offset(row + k * step, channel), x[k]);
       for (int k = 0; k < K; ++k) {
         for (int l = 0; l < N; ++l) x[k][l] = normalized.value(l, x[k][l]);
         if (relu)

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/common/divider.hpp"
+#include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/common/values.hpp"
 
 /// Kernels that process every channel of a tensor (N, C, spatial...) in the same manner. A row has all channels of one
@@ -33,6 +34,7 @@ struct ChannelRows {
 /// rows before the next channels: few enough to stay in the first cache.
 inline constexpr int host_pack = 16, wide_host_pack = 64;
 inline constexpr Index rows_per_tile = 32;
+inline constexpr std::size_t line_bytes = 64;  ///< of a cache
 
 /// Calls body.template run<N>(channel) with neighbouring channels, until all channels are processed.
 template <class Body>
@@ -54,6 +56,15 @@ void with_device_pack(const ChannelRows& r, const void* a, const void* b, const 
     with_pack<T>(r.channels, a, b, use);
   else
     use(std::integral_constant<int, 1>{});
+}
+
+/// Reads N values of a row. On a CPU, the same row's values of the next channels are prefetched: rows of many channels
+/// lie so far apart that the processor does not see which of their values come next.
+template <class T, int N>
+KOKKOS_FORCEINLINE_FUNCTION void load_of_row(const T* from, float (&values)[N]) {
+  load(from, values);
+  if constexpr (N == wide_host_pack)
+    for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch<true>(from + N + l);
 }
 
 /// Rows that a work item on a GPU reads before it computes with the first of them: memory answers late.

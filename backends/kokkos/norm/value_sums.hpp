@@ -17,7 +17,7 @@ struct ValueSums {
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N];
-      for (int k = 0; k < K; ++k) load(src + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k) load_of_row(src + r.offset(row + k * step, channel), x[k]);
       for (int k = 0; k < K; ++k) {
         const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[r.by_weight.quotient(row + k * step)]);
         if (w == 0) continue;
