@@ -10,7 +10,8 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-/// N neighbouring channels: 16 are one AVX-512 register, or several narrower registers.
+/// N neighbouring channels: 16 are one AVX-512 register, or several narrower registers. By reference everywhere:
+/// without AVX-512, how a function takes or returns such a vector depends on the compiler's version.
 template <int N>
 struct Vectors {
   using Floats [[gnu::vector_size(N * 4), gnu::aligned(4), gnu::may_alias]] = float;
@@ -19,8 +20,8 @@ struct Vectors {
 
   static const Floats& at(const float* from) { return *reinterpret_cast<const Floats*>(from); }
   static Floats& at(float* to) { return *reinterpret_cast<Floats*>(to); }
-  static Integers integers(const std::uint8_t* from) {
-    return __builtin_convertvector(*reinterpret_cast<const Bytes*>(from), Integers);
+  static void load(const std::uint8_t* from, Integers& to) {
+    to = __builtin_convertvector(*reinterpret_cast<const Bytes*>(from), Integers);
   }
   static void store(const Integers& from, std::uint8_t* to) {
     *reinterpret_cast<Bytes*>(to) = __builtin_convertvector(from, Bytes);
@@ -272,8 +273,9 @@ void MaxPool::gather(const float* diff_dst, const std::uint8_t* argmax, float* d
         const auto t = tap(at[0] + axes_[0].pad - oz * axes_[0].stride, at[1] + axes_[1].pad - oy * axes_[1].stride,
                            at[2] + axes_[2].pad - ox * axes_[2].stride);
         const auto offset = oz * out_.stride[0] + oy * out_.stride[1] + ox * out_.stride[2];
-        const auto wins = Vectors<N>::integers(argmax + offset) == t;
-        sum += wins ? Vectors<N>::at(diff_dst + offset) : typename Vectors<N>::Floats{};
+        typename Vectors<N>::Integers which;
+        Vectors<N>::load(argmax + offset, which);
+        sum += which == t ? Vectors<N>::at(diff_dst + offset) : typename Vectors<N>::Floats{};
       }
   Vectors<N>::at(diff_src) = sum;
 }
@@ -283,7 +285,8 @@ template <int N>
 void MaxPool::spread(const float* diff_dst, const std::uint8_t* argmax, float* diff_src, Range z, Range y,
                      Range x) const {
   const auto g = Vectors<N>::at(diff_dst);
-  const auto which = Vectors<N>::integers(argmax);
+  typename Vectors<N>::Integers which;
+  Vectors<N>::load(argmax, which);
   for (auto iz = z.begin; iz < z.end; ++iz)
     for (auto iy = y.begin; iy < y.end; ++iy)
       for (auto ix = x.begin; ix < x.end; ++ix) {
@@ -299,7 +302,8 @@ void MaxPool::spread(const float* diff_dst, const std::uint8_t* argmax, float* d
 template <int N>
 void MaxPool::spread_whole(const float* diff_dst, const std::uint8_t* argmax, float* diff_src) const {
   const auto g = Vectors<N>::at(diff_dst);
-  const auto which = Vectors<N>::integers(argmax);
+  typename Vectors<N>::Integers which;
+  Vectors<N>::load(argmax, which);
   for (std::size_t t = 0; t < offsets_.size(); ++t)
     Vectors<N>::at(diff_src + offsets_[t]) = which == static_cast<std::int32_t>(t) ? g : typename Vectors<N>::Floats{};
 }
