@@ -68,7 +68,7 @@ ExitCode lr_range(RangeOptions& o, app::Launch& launch) {
     if (o.network >= 0) refuse("--network: there is no search whose networks have numbers; leave it out");
     if (o.data.data.empty()) refuse("--start without --data: give the data on which the network trains");
     const SearchData data(o.data, &launch.world);
-    SearchOptions search{.start = text_of_file(o.start)};
+    SearchOptions search{.start = text_of_file(o.start), .start_from = o.start};
     if (!o.space.empty()) search.space = text_of_file(o.space);
     const Settings settings = settings_of(search, data, "{}");
     return search_rates_of({0, *settings.start}, settings, data, o, launch);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/common/blueprint.hpp"
 #include "apps/common/device_options.hpp"
 #include "apps/common/subcommand.hpp"
 #include "apps/search/data_options.hpp"
@@ -27,7 +28,7 @@ struct RunOptions {
   app::DeviceOptions device;
   SearchOptions search;
   std::string out = "search";
-  std::string space, start;  ///< files
+  std::string space, blueprint, start;  ///< files
   std::int64_t networks = 100, epochs = 8, first_epochs = 0, interval = 1;
   int ranks_per_network = 1, keep = 5;
   double time_limit = 0;
@@ -87,6 +88,10 @@ void declare_search(RunOptions& o, app::Subcommand& v) {
       .stored();
   v.option_without_default("--space", o.space, "JSON file that restricts the choices of genes, and sets limits", "FILE")
       .stored();
+  v.option_without_default("--blueprint", o.blueprint,
+                           "TOML file, as --grow reads it, that restricts widths, copies of layers, and parameters",
+                           "FILE")
+      .stored();
   v.option_without_default("--start", o.start,
                            "JSON file with a genome to begin with (evolution), or whose network is trained (pbt, ltfb)",
                            "FILE")
@@ -96,7 +101,10 @@ void declare_search(RunOptions& o, app::Subcommand& v) {
 Settings settings_of(const RunOptions& o, const SearchData& data) {
   SearchOptions search = o.search;
   if (!o.space.empty()) search.space = text_of_file(o.space);
+  if (!o.blueprint.empty()) search.blueprint = app::parse_blueprint(text_of_file(o.blueprint), o.blueprint);
+  search.blueprint_from = o.blueprint;
   if (!o.start.empty()) search.start = text_of_file(o.start);
+  search.start_from = o.start;
   search.first_epochs = static_cast<double>(o.first_epochs);
   search.epochs = static_cast<double>(o.epochs);
   search.interval = static_cast<double>(o.interval);
@@ -144,6 +152,19 @@ ExitCode run_workers(const RunOptions& o, const SearchData& data, app::Launch& l
   return Interrupt::requested() ? ExitCode::interrupted : ExitCode::done;
 }
 
+/// Refuses a search that has ended without a network.
+void require_networks(const RunOptions& o, Communicator& world) {
+  on_first_rank(&world, [&] {
+    const ReadSearch search(o.out);
+    const Space& space = search.population().settings().space;
+    if (search.population().all().empty())
+      refuse(
+          "{}: no network was made, since none of many was within the limits: {} parameters, {:.3g} FLOPs a sample, {} "
+          "bytes. Expected larger limits, or smaller choices of widths, in --space or --blueprint",
+          o.out, space.most_parameters, space.most_flops, space.most_bytes);
+  });
+}
+
 void conclude(const RunOptions& o, const SearchData& data, app::Launch& launch) {
   if (launch.world.rank() != 0) return;
   const ReadSearch search(o.out);
@@ -170,6 +191,7 @@ ExitCode run(RunOptions& o, app::Launch& launch) {
   const auto lock = hold_new_folder(o, launch.world);
   begin_search(SearchFolder{o.out}, settings, launch.world);
   const ExitCode code = run_workers(o, data, launch, false);
+  if (code == ExitCode::done && o.time_limit == 0) require_networks(o, launch.world);
   conclude(o, data, launch);
   return code;
 }

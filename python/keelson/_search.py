@@ -287,8 +287,8 @@ def _require(name, value, least, most=float("inf")):
 
 
 def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, first_epochs=None, eta=4,
-           method="evolution", seed=1, objectives=("loss",), space=None, start=None, classes=None, validation=None,
-           target=None, features=None, x="x", y="y", layout="", missing=None, one_per_file=False, out=None,
+           method="evolution", seed=1, objectives=("loss",), space=None, blueprint=None, start=None, classes=None,
+           validation=None, target=None, features=None, x="x", y="y", layout="", missing=None, one_per_file=False, out=None,
            overwrite=False, resume=None, join=False, ranks_per_network=1, keep=5, lease=60.0, interval=1,
            tournament=0.1, partition=False, context=None, progress=True):
     """Finds a network that suits labelled data: trains many small ones and breeds new ones from the best.
@@ -303,7 +303,8 @@ def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, fir
     interval: epochs after which a member may take over another's weights. tournament: of ltfb, the part of the training
     data by which members choose; partition: each trains on a part of the rest.
     objectives: what is minimised: 'loss', 'parameters', 'flops', 'time'; several give a Pareto front. space: dict or path
-    of a JSON file that restricts the choices; start: the same with a genome to begin with (docs/search.md).
+    of a JSON file that restricts the choices; blueprint: dict or path of a TOML file that restricts widths and copies of
+    layers, as grow= of Trainer reads it; start: a genome to begin with, as space (docs/search.md).
     classes: whether y are numbers of classes; by default if they are whole numbers (of a table: few, or names).
     validation: data as `data` that choose between networks, or the part that is held out, 0.2 by default. target,
     features: columns of a table. x, y, one_per_file: arrays in files. layout: 'channels_first', 'channels_last', or None
@@ -348,6 +349,8 @@ def search(data=None, *, networks=None, seconds=None, budget=None, epochs=8, fir
                        "interval": float(interval), "tournament": float(tournament), "partition": bool(partition)}
             if networks:
                 options["members"] = networks
+            if blueprint is not None:
+                options["blueprint"] = blueprint
             _engine.search.begin(folder, found, context, options, given.config(found.classes))
         else:
             config = SearchResult(folder).settings["config"]

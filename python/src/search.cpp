@@ -8,6 +8,7 @@
 #include "apps/search/training/search_run.hpp"
 #include "apps/search/training/search_settings.hpp"
 #include "apps/search/training/train_network.hpp"
+#include "blueprint.hpp"
 #include "casters.hpp"
 #include "data.hpp"
 #include "engine/base/ranks.hpp"
@@ -90,6 +91,8 @@ search::SearchOptions search_options(const nb::dict& given) {
   take("objectives", o.objectives);
   take("space", o.space);
   take("start", o.start);
+  if (given.contains("blueprint"))
+    if (const auto blueprint = blueprint_of(given["blueprint"])) o.blueprint = blueprint->options;
   take("epochs", o.epochs);
   take("first_epochs", o.first_epochs);
   take("eta", o.eta);
@@ -240,7 +243,8 @@ std::vector<std::string> lines(const std::string& folder) {
 /// The network of a genome, as a search makes it; for choices that the space of the search has restricted, too.
 std::shared_ptr<Network> network_of_genome(const std::string& name, const std::string& genome, const Shape& sample,
                                            std::int64_t outputs, bool classes) {
-  const auto space = search::Space::of(sample, outputs, classes);
+  auto space = search::Space::of(sample, outputs, classes);
+  space.admit(genome);
   auto network = std::make_shared<Network>();
   network->graph = search::network_of(search::parse_genome(genome, space), space);
   network->name = name;

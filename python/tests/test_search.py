@@ -246,6 +246,23 @@ def test_a_search_goes_on_with_its_start(alone, program, tmp_path):
     assert "8 networks made again from the log, 0 differ" in run(program("keelson-search"), "replay", tmp_path / "out")
 
 
+def test_one_blueprint_for_a_search_and_for_growth(world, folder):
+    """A network that a search has found within a blueprint grows within it."""
+    x, kinds, _ = table(80)
+    blueprint = {"epochs": [1], "layers": "all", "widths": {"dense1": [6, 12]}, "depth": {"dense1": [0, 1]}}
+    space = {"dense": {"layers": [1, 1], "activation": ["relu"], "batch_norm": ["no"]},
+             "training": {"optimizer": ["kfac"], "options": ["damping=0.01"], "rate": [0.0123]}}
+    result = found(folder, (x, kinds), networks=4, space=space, blueprint=blueprint)
+    layers = [network.genome["dense"][0] for network in result.networks]
+    assert all(6 <= int(layer["units"]) <= 12 and int(layer["copies"]) <= 1 for layer in layers)
+    parameters = keelson.Parameters(result.load().graph, keelson.Context())
+    keelson.Trainer(parameters, {"x": x.astype("f"), "y": kinds.astype("i")}, batch=8, epochs=2,
+                    grow={**blueprint, "widths": {"dense1": [6, 24]}}).run()
+    assert dict(parameters.items())["dense1/weights"].shape[0] > 6
+    with pytest.raises(keelson.InputError, match="conv3"):
+        found(folder, (x, kinds), blueprint={"widths": {"conv3": 5}}, overwrite=True)
+
+
 def test_python_goes_on_with_searches_of_the_program(alone, program, tmp_path):
     path = write_table(tmp_path / "table.csv", lambda kinds, y: numpy.array(["none", "ice", "water"])[kinds])
     space = tmp_path / "space.json"
@@ -354,7 +371,7 @@ def test_refusals(world, folder):
                        (lambda: found(other, (x, kinds), partition=True), "the method evolution trains all networks on all"),
                        (lambda: found(other, (x, kinds), method="ltfb", space=ONE, networks=30), "too few for 30 members"),
                        (lambda: found(other, (x, kinds), objectives=["beauty"]), "no objective"),
-                       (lambda: found(other, (x, kinds), space={"dense": {"units": [17]}}), "no choice \"17\""),
+                       (lambda: found(other, (x, kinds), space={"dense": {"activation": ["step"]}}), "no choice \"step\""),
                        (lambda: found(other, (x, kinds), space="none.json"), "none.json"),
                        (lambda: found(other, (x, kinds), networks=0), "networks is 0"),
                        (lambda: found(other, (x, kinds), validation="v.npz"), "validation is a str. Expected .x, y."),

@@ -9,6 +9,11 @@
 
 namespace keelson::search {
 
+/// The place of a gene in its part of a genome, and in the list of genes of a space.
+constexpr std::size_t at(StageGene gene) { return static_cast<std::size_t>(gene); }
+constexpr std::size_t at(DenseGene gene) { return static_cast<std::size_t>(gene); }     ///< the same
+constexpr std::size_t at(TrainingGene gene) { return static_cast<std::size_t>(gene); }  ///< the same
+
 /// The choices of a part of a genome, as texts and numbers. `GeneName`: the enum of the part's genes.
 template <class GeneName, class Part>
 class Choices {

@@ -9,6 +9,7 @@
 #include "engine/base/parse_number.hpp"
 #include "engine/base/printable.hpp"
 #include "engine/optim/optimizers.hpp"
+#include "search/genome/ranges.hpp"
 
 namespace keelson::search {
 namespace {
@@ -22,7 +23,7 @@ std::vector<std::string> texts(double from, double to, double factor) {
 }
 
 /// Whole numbers in steps of sqrt(2).
-std::vector<std::string> widths(int from, int to) {
+std::vector<std::string> powers(int from, int to) {
   std::vector<std::string> all;
   for (double value = from; value <= to * 1.01; value *= std::sqrt(2.0))
     all.push_back(std::to_string(std::lround(value)));
@@ -47,11 +48,13 @@ json json_of(const std::array<int, n>& values, const std::vector<Gene>& genes) {
   return json_of(std::vector<int>(values.begin(), values.end()), genes);
 }
 
+/// A gene of one choice may be missing; so may copies, which are then the fewest.
 template <std::size_t n>
 std::array<int, n> parse_part(const json& from, const std::vector<Gene>& genes) {
   std::array<int, n> values{};
   for (std::size_t i = 0; i < genes.size(); ++i) {
     const auto found = from.find(genes[i].name);
+    if (found == from.end() && (genes[i].choices.size() == 1 || genes[i].name == "copies")) continue;
     if (found == from.end() || !found->is_string()) refuse("a genome without \"{}\": {}", genes[i].name, from.dump());
     values[i] = genes[i].index_of(found->get<std::string>());
   }
@@ -79,16 +82,39 @@ std::vector<std::string> texts_of(const json& choices) {
 
 /// The numbers of a list, which need not be choices of the gene. In the order of their sizes, as mutation expects it.
 template <class T>
-std::vector<std::string> numbers_of(const Gene& gene, const json& choices) {
+std::vector<std::string> numbers_of(const Gene& gene, const json& choices, T least) {
   if (!choices.is_array()) return gene.choices;
-  constexpr bool whole = std::is_integral_v<T>;
   std::vector<std::string> all = texts_of(choices);
   for (const std::string& text : all)
-    if (const auto number = parse_number<T>(text); !number || !(*number >= T{whole}))
-      refuse("the gene \"{}\" has the choice \"{}\"; expected {}", gene.name, printable(text),
-             whole ? "whole numbers above 0" : "numbers, 0 or more");
+    if (const auto number = parse_number<T>(text); !number || !(*number >= least))
+      refuse("the gene \"{}\" has the choice \"{}\"; expected {}numbers, {} or more", gene.name, printable(text),
+             std::is_integral_v<T> ? "whole " : "", least);
   std::ranges::stable_sort(all, {}, [](const std::string& text) { return *parse_number<T>(text); });
   return all;
+}
+
+/// Replaces the choices of a gene that may have others than those of Space::of().
+void offer(Gene& gene, const json& choices) {
+  const std::string& name = gene.name;
+  if (name == "optimizer") gene.choices = optimizer_names();  // more than a search chooses by itself
+  if (name == "rate" || name == "weight_decay") gene.choices = numbers_of(gene, choices, 0.0f);
+  if (name == "batch" || name == "filters" || name == "units" || name == "hidden")
+    gene.choices = numbers_of(gene, choices, std::int32_t{1});
+  if (name == "copies") gene.choices = numbers_of(gene, choices, std::int32_t{0});
+}
+
+/// Adds the choice of a genome to the gene's, if the gene may have it.
+void admit_choice(Gene& gene, const json& part) {
+  const auto found = part.find(gene.name);
+  if (found == part.end() || !found->is_string()) return;
+  const auto text = found->get<std::string>();
+  if (std::ranges::find(gene.choices, text) != gene.choices.end()) return;
+  json wider = gene.choices;
+  wider.push_back(text);
+  Gene other = gene;
+  offer(other, wider);
+  if (gene.name == "options") other.choices = texts_of(wider);
+  if (std::ranges::find(other.choices, text) != other.choices.end()) gene.choices = other.choices;
 }
 
 void restrict_gene(Gene& gene, const json& choices) {
@@ -121,9 +147,7 @@ void restrict_genes(std::vector<Gene>& genes, const json& part, const std::strin
       for (const Gene& g : genes) all += (all.empty() ? "" : ", ") + g.name;
       refuse("the space: \"{}\" has no gene \"{}\"; it has {}", where, name, all);
     }
-    if (gene->name == "optimizer") gene->choices = optimizer_names();  // more than a search chooses by itself
-    if (gene->name == "rate" || gene->name == "weight_decay") gene->choices = numbers_of<float>(*gene, value);
-    if (gene->name == "batch") gene->choices = numbers_of<std::int32_t>(*gene, value);
+    offer(*gene, value);
     restrict_gene(*gene, value);
   }
 }
@@ -138,6 +162,25 @@ void restrict_training(std::vector<Gene>& genes, const json& part) {
   if (genes.size() < training_genes) return;
   for (const std::string& optimizer : genes[static_cast<std::size_t>(TrainingGene::optimizer)].choices)
     for (const std::string& text : genes.back().choices) read_settings(*make_optimizer(optimizer), text);
+}
+
+/// "widths" and "copies": an object of the least and the most by layer.
+std::map<std::string, LayerRange> parse_ranges(const json& part, const std::string& where) {
+  std::map<std::string, LayerRange> ranges;
+  if (!part.is_object())
+    refuse("the space: \"{}\" must be an object of pairs of numbers, the least and the most", where);
+  for (const auto& [name, value] : part.items()) {
+    if (!value.is_array() || value.size() != 2 || !value[0].is_number_integer() || !value[1].is_number_integer())
+      refuse("the space: \"{}\" of \"{}\" must be two whole numbers, the least and the most", printable(name), where);
+    ranges[name] = {value[0].get<std::int64_t>(), value[1].get<std::int64_t>()};
+  }
+  return ranges;
+}
+
+json json_of(const std::map<std::string, LayerRange>& ranges) {
+  json all = json::object();
+  for (const auto& [name, range] : ranges) all[name] = {range.least, range.most};
+  return all;
 }
 
 json choices_of(const std::vector<Gene>& genes) {
@@ -164,7 +207,7 @@ Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
   s.outputs = outputs;
   s.classes = classes;
   s.stage = {{"kind", {"conv", "pool", "residual", "identity"}, false},
-             {"filters", widths(4, 256), true},
+             {"filters", powers(4, 256), true},
              {"kernel_d", kernels, true},
              {"kernel_h", kernels, true},
              {"kernel_w", kernels, true},
@@ -173,7 +216,7 @@ Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
              {"activation", activations, false},
              {"batch_norm", {"no", "yes"}, false},
              {"dropout", dropouts, true}};
-  s.dense = {{"units", widths(16, 1024), true},
+  s.dense = {{"units", powers(16, 1024), true},
              {"activation", activations, false},
              {"batch_norm", {"no", "yes"}, false},
              {"dropout", dropouts, true}};
@@ -186,7 +229,7 @@ Space Space::of(const Shape& sample, std::int64_t outputs, bool classes) {
                 {"warmup", {"0", "0.05", "0.1", "0.2"}, true}};
   if (s.is_sequences()) {
     for (const char* cell : {"lstm", "gru"}) s.stage[0].choices.emplace_back(cell);
-    s.stage.push_back({"hidden", widths(16, 1024), true});
+    s.stage.push_back({"hidden", powers(16, 1024), true});
   }
   if (s.spatial_dims() == 0) {
     s.least_stages = s.most_stages = 0;
@@ -200,6 +243,10 @@ int Space::spatial_dims() const { return sample.rank() <= 1 ? 0 : sample.rank() 
 
 void Space::restrict(const std::string& text) {
   const json parts = parse_object(text, "the space");
+  const auto names_copies = [&](const char* part) {
+    return parts.contains(part) && parts[part].is_object() && parts[part].contains("copies");
+  };
+  if (names_copies("stages") || names_copies("dense")) add_copies(*this);
   for (const auto& [name, value] : parts.items()) {
     if (name == "stages") {
       restrict_genes(stage, value, name, "number", least_stages, most_stages);
@@ -217,17 +264,43 @@ void Space::restrict(const std::string& text) {
       limit("parameters", most_parameters);
       limit("flops", most_flops);
       limit("bytes", most_bytes);
+    } else if (name == "widths") {
+      widths = parse_ranges(value, name);
+    } else if (name == "copies") {
+      copies = parse_ranges(value, name);
     } else {
-      refuse("the space has no part \"{}\"; it has stages, dense, training and limits", name);
+      refuse("the space has no part \"{}\"; it has stages, dense, training, widths, copies and limits", name);
     }
   }
+  apply_ranges(*this);
   if (spatial_dims() == 0 && most_stages > 0) refuse("the space: samples of one dimension have no stages");
+}
+
+void Space::admit(const std::string& text) {
+  const json genome = parse_object(text, "the genome");
+  const auto parts = [&](const char* name) { return genome.value(name, json::array()); };
+  const auto admit_parts = [](std::vector<Gene>& genes, const json& given) {
+    for (const json& part : given)
+      for (Gene& gene : genes)
+        if (part.is_object()) admit_choice(gene, part);
+  };
+  for (const char* name : {"stages", "dense"})
+    for (const json& part : parts(name))
+      if (part.is_object() && part.contains("copies")) add_copies(*this);
+  const json settings = genome.value("training", json::object());
+  if (settings.is_object() && settings.contains("options") && training.size() < training_genes)
+    training.push_back({"options", {""}, false});
+  admit_parts(stage, parts("stages"));
+  admit_parts(dense, parts("dense"));
+  admit_parts(training, json::array({settings}));
 }
 
 std::string Space::to_json() const {
   json all{{"stages", choices_of(stage)}, {"dense", choices_of(dense)}, {"training", choices_of(training)}};
   all["stages"]["number"] = {least_stages, most_stages};
   all["dense"]["layers"] = {least_dense, most_dense};
+  if (!widths.empty()) all["widths"] = json_of(widths);
+  if (!copies.empty()) all["copies"] = json_of(copies);
   all["limits"] = {{"parameters", most_parameters}, {"flops", most_flops}, {"bytes", most_bytes}};
   return all.dump();
 }
@@ -250,7 +323,8 @@ TrainingPart parse_training(const std::string& text, const Space& space) {
 Genome parse_genome(const std::string& text, const Space& space) {
   const json from = parse_object(text, "the genome");
   for (const char* part : {"stages", "dense", "training"})
-    if (!from.contains(part)) refuse("a genome without \"{}\": {}", part, text.substr(0, 200));
+    if (!from.contains(part) || from[part].is_object() != (std::string(part) == "training"))
+      refuse("a genome without \"{}\": {}", part, text.substr(0, 200));
   Genome genome;
   for (const auto& s : from["stages"]) genome.stages.push_back(parse_part<stage_genes>(s, space.stage));
   for (const auto& d : from["dense"]) genome.dense.push_back(parse_part<dense_genes>(d, space.dense));

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -35,10 +36,17 @@ enum class StageGene : std::uint8_t {
   activation,
   batch_norm,
   dropout,
-  hidden  ///< units of a recurrent layer; only spaces of sequences have this gene
+  hidden,  ///< units of a recurrent layer; only spaces of sequences, and those with copies, have this gene
+  copies   ///< how often a convolution or a residual block is repeated; only spaces that name it have this gene
 };
 /// The genes of one dense layer.
-enum class DenseGene : std::uint8_t { units, activation, batch_norm, dropout };
+enum class DenseGene : std::uint8_t {
+  units,
+  activation,
+  batch_norm,
+  dropout,
+  copies  ///< how often the layer is repeated; only spaces that name it have this gene
+};
 /// The genes of the training.
 enum class TrainingGene : std::uint8_t {
   optimizer,
@@ -52,8 +60,8 @@ enum class TrainingGene : std::uint8_t {
            ///< gene
 };
 
-constexpr std::size_t stage_genes = 11;    ///< number of StageGene
-constexpr std::size_t dense_genes = 4;     ///< number of DenseGene
+constexpr std::size_t stage_genes = 12;    ///< number of StageGene
+constexpr std::size_t dense_genes = 5;     ///< number of DenseGene
 constexpr std::size_t training_genes = 8;  ///< number of TrainingGene
 
 /// Values of the genes of a stage, in the order of StageGene.
@@ -70,6 +78,12 @@ struct Genome {
   bool operator==(const Genome&) const = default;
 };
 
+/// The least and the most units, or copies, of a layer.
+struct LayerRange {
+  std::int64_t least = 0;  ///< at least
+  std::int64_t most = 0;   ///< at most
+};
+
 /// All networks of a search: the data's shapes, the choices of each gene, and limits.
 struct Space {
   Shape sample;              ///< of x, without the batch: (features), (C, H, W), (C, D, H, W), or (rows, columns)
@@ -82,6 +96,12 @@ struct Space {
   std::size_t least_dense = 0;               ///< of a genome
   std::size_t most_dense = 3;                ///< of a genome
 
+  /// Filters, hidden units and units by layer_name(), dense_name(); "*": of all layers without an entry. A layer
+  /// without either has any of the gene's choices.
+  std::map<std::string, LayerRange> widths;
+  /// Copies, in the same way; not empty: layers without an entry have no copies.
+  std::map<std::string, LayerRange> copies;
+
   std::int64_t most_parameters = 10'000'000;        ///< larger networks are not trained
   double most_flops = 1e11;                         ///< of a forward pass of one sample; the same
   std::int64_t most_bytes = std::int64_t{4} << 30;  ///< of an estimate of the memory of a step; the same
@@ -90,10 +110,15 @@ struct Space {
   /// two dimensions may be recurrent.
   static Space of(const Shape& sample, std::int64_t outputs, bool classes);
   /// Reads choices and limits from JSON; what is left out stays. {"stages": [1, 4], "dense": {"layers": [1, 3],
-  /// "units": [16, 32]}, "training": {"optimizer": ["adam"]}, "limits": {"parameters": 100000}}. Throws InputError,
-  /// naming the entry, for names and choices that this space does not have.
+  /// "units": [16, 32]}, "training": {"optimizer": ["adam"]}, "limits": {"parameters": 100000}, "widths": {"stage1":
+  /// [8, 64]}, "copies": {"*": [0, 2]}}. Numbers of units and copies need not be choices of this space. Throws
+  /// InputError, naming the entry, for names and choices that this space does not have.
   void restrict(const std::string& json);
   std::string to_json() const;  ///< as restrict() reads it
+  /// Makes the numbers of a genome, as to_json() writes it, choices of the genes that may have any number (units,
+  /// copies, rate, weight decay, batch), and its optimizer one of the optimizers. Throws InputError for numbers that no
+  /// space may have.
+  void admit(const std::string& genome);
 
   int spatial_dims() const;                                 ///< of x; 0: features alone
   bool is_sequences() const { return sample.rank() == 2; }  ///< x is (steps, features)

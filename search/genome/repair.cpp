@@ -1,13 +1,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "search/genome/choices.hpp"
 #include "search/genome/extents.hpp"
+#include "search/genome/ranges.hpp"
 
 namespace keelson::search {
 namespace {
-
-constexpr std::size_t at(StageGene gene) { return static_cast<std::size_t>(gene); }
-constexpr std::size_t at(TrainingGene gene) { return static_cast<std::size_t>(gene); }
 
 /// The largest choice of a kernel that is no larger than the extent; no value: all are larger.
 std::optional<int> fitting_kernel(const Gene& gene, int wanted, std::int64_t extent) {
@@ -30,7 +29,7 @@ std::optional<Stage> repaired_stage(const Stage& stage, const std::vector<std::i
     if (std::ranges::all_of(extents, [](std::int64_t e) { return e == 1; })) return std::nullopt;
     return out;
   }
-  for (const StageGene gene : {StageGene::activation, StageGene::batch_norm, StageGene::dropout})
+  for (const StageGene gene : {StageGene::activation, StageGene::batch_norm, StageGene::dropout, StageGene::copies})
     out[at(gene)] = stage[at(gene)];
   for (std::size_t d = 0; d < extents.size(); ++d) {
     const std::size_t gene = kernel_gene(d, extents.size());
@@ -50,12 +49,14 @@ Genome repaired(const Genome& genome, const Space& space) {
   Genome out;
   auto extents = extents_of(space);
   for (const Stage& stage : genome.stages) {
-    const auto fits = repaired_stage(stage, extents, space);
+    auto fits = repaired_stage(stage, extents, space);
     if (!fits) continue;
+    keep_within(*fits, out.stages.size(), space);
     extents = extents_after(*fits, extents, space);
     out.stages.push_back(*fits);
   }
   out.dense = genome.dense;
+  for (std::size_t i = 0; i < out.dense.size(); ++i) keep_within(out.dense[i], i, space);
   out.training = genome.training;
   const Gene& optimizer = space.training[at(TrainingGene::optimizer)];
   if (optimizer.choices[static_cast<std::size_t>(genome.training[at(TrainingGene::optimizer)])] != "sgd")

@@ -6,6 +6,7 @@
 
 #include "search/genome/choices.hpp"
 #include "search/genome/extents.hpp"
+#include "search/genome/ranges.hpp"
 
 namespace keelson::search {
 namespace {
@@ -26,6 +27,14 @@ void drop(std::vector<Step>& steps, const Choices<GeneName, Part>& choices, cons
   if (rate > 0) steps.push_back({.kind = Kind::dropout, .name = prefix + "_dropout", .rate = rate});
 }
 
+/// Copies of the layer that follow it.
+template <class GeneName, class Part>
+std::int64_t copies_of(const Choices<GeneName, Part>& choices) {
+  return choices.has(GeneName::copies) ? choices.whole(GeneName::copies) : 0;
+}
+
+std::string copy_name(const std::string& layer, std::int64_t copy) { return fmt::format("{}_copy{}", layer, copy); }
+
 /// `channels`: of what the stage reads.
 void append_stage(std::vector<Step>& steps, const Stage& stage, const Space& space,
                   const std::vector<std::int64_t>& extents, std::int64_t channels, const std::string& name) {
@@ -36,7 +45,7 @@ void append_stage(std::vector<Step>& steps, const Stage& stage, const Space& spa
   for (std::size_t d = 0; d < dims; ++d)
     step.shape.push_back(kind == StageKind::pool ? std::min<std::int64_t>(extents[d], 2)
                                                  : choices.whole(static_cast<StageGene>(kernel_gene(d, dims))));
-  const std::string before = steps.empty() ? "x" : steps.back().name;
+  std::string before = steps.empty() ? "x" : steps.back().name;
   if (kind == StageKind::pool) {
     steps.push_back(step);
     return;
@@ -47,9 +56,15 @@ void append_stage(std::vector<Step>& steps, const Stage& stage, const Space& spa
     step.stride = choices.whole(StageGene::stride);
     step.same = choices.text(StageGene::padding) == "same";
   }
-  steps.push_back(step);
-  finish(steps, choices, name);
-  if (kind == StageKind::residual) steps.push_back({.kind = Kind::add, .name = name + "_sum", .with = before});
+  const std::int64_t copies = copies_of(choices);
+  for (std::int64_t copy = 0; copy <= copies; ++copy) {
+    if (copy > 0) step.name = copy_name(name, copy), step.stride = 1, step.same = true;
+    steps.push_back(step);
+    finish(steps, choices, step.name);
+    if (kind != StageKind::residual) continue;
+    steps.push_back({.kind = Kind::add, .name = step.name + "_sum", .with = before});
+    before = steps.back().name;
+  }
   drop(steps, choices, name);
 }
 
@@ -87,6 +102,21 @@ void append_recurrent(std::vector<Step>& steps, const Stage& stage, const Space&
   drop(steps, choices, name);
 }
 
+void append_dense(std::vector<Step>& steps, const DenseLayer& layer, const Space& space, const std::string& name) {
+  const DenseChoices choices(layer, space.dense);
+  Step step{.kind = Kind::dense,
+            .name = name,
+            .features = choices.whole(DenseGene::units),
+            .bias = !choices.yes(DenseGene::batch_norm)};
+  const std::int64_t copies = copies_of(choices);
+  for (std::int64_t copy = 0; copy <= copies; ++copy) {
+    if (copy > 0) step.name = copy_name(name, copy);
+    steps.push_back(step);
+    finish(steps, choices, step.name);
+  }
+  drop(steps, choices, name);
+}
+
 }  // namespace
 
 std::vector<Step> steps_of(const Genome& genome, const Space& space) {
@@ -109,16 +139,7 @@ std::vector<Step> steps_of(const Genome& genome, const Space& space) {
     steps.push_back({.kind = Kind::last_step, .name = "last"});
   else if (rank > 1)
     steps.push_back({.kind = Kind::flatten, .name = "flat"});
-  for (std::size_t i = 0; i < genome.dense.size(); ++i) {
-    const DenseChoices choices(genome.dense[i], space.dense);
-    const std::string name = fmt::format("dense{}", i + 1);
-    steps.push_back({.kind = Kind::dense,
-                     .name = name,
-                     .features = choices.whole(DenseGene::units),
-                     .bias = !choices.yes(DenseGene::batch_norm)});
-    finish(steps, choices, name);
-    drop(steps, choices, name);
-  }
+  for (std::size_t i = 0; i < genome.dense.size(); ++i) append_dense(steps, genome.dense[i], space, dense_name(i));
   steps.push_back({.kind = Kind::dense, .name = "output", .features = space.outputs});
   return steps;
 }

@@ -12,62 +12,13 @@ import time
 
 import unittest
 
-from programs import Case, Program, long_test, numpy
+from programs import long_test, numpy
+from searches import ONE_THREAD, PROGRAM, SearchCase, lines_of
 
-PROGRAM = Program("keelson-search")
-ONE_THREAD = os.environ | {"OMP_NUM_THREADS": "1"}
 KILLS = int(os.environ.get("KEELSON_FAULTS", "5"))
 
 
-def write_table(path, rows=240, features=5, classes=3):
-    """A class for each row that follows from its features."""
-    chance = random.Random(1)
-    with open(path, "w") as out:
-        out.write(",".join(f"f{k}" for k in range(features)) + ",kind\n")
-        for _ in range(rows):
-            x = [chance.gauss(0, 1) for _ in range(features)]
-            kind = ("water", "ice", "none")[int(x[0] > 0.5) + int(x[1] > 0.3)]
-            out.write(",".join(f"{v:.5f}" for v in x) + f",{kind}\n")
-
-
-def lines_of(folder, kind):
-    lines = []
-    for line in (folder / "search.jsonl").read_text().splitlines():
-        try:
-            lines.append(json.loads(line))
-        except ValueError:  # torn by a kill
-            pass
-    return [line for line in lines if line.get("type") == kind]
-
-
-class Searches(Case):
-    program = PROGRAM
-
-    def setUp(self):
-        super().setUp()
-        self.table = self.folder / "table.csv"
-        write_table(self.table)
-        self.out = self.folder / "out"
-
-    def words(self, *others, verb="run"):
-        return [verb, "--data", self.table, "--classes", "--out", self.out, "--epochs", 4, "--first-epochs", 1, "--space",
-                self.space(), *others]
-
-    def space(self):
-        return self.write("space.json", json.dumps({"dense": {"layers": [1, 2], "units": [16, 23, 32]},
-                                                    "training": {"batch": [16, 32]}}))
-
-    def run_search(self, *others, ranks=0, **options):
-        return PROGRAM.run(*self.words(*others), ranks=ranks, env=ONE_THREAD, **options)
-
-    def complete(self, networks):
-        """Every network that was begun has a result or a failure, and none has two."""
-        self.assertEqual(len(lines_of(self.out, "birth")), networks)
-        results = [(line["id"], line["rung"]) for line in lines_of(self.out, "result")]
-        self.assertEqual(len(results), len(set(results)))
-        ended = {i for i, _ in results} | {line["id"] for line in lines_of(self.out, "failure")}
-        self.assertEqual(ended, set(range(networks)))
-
+class Searches(SearchCase):
     def test_finds_continues_and_replays(self):
         done = self.run_search("--networks", 8, ranks=2)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -454,7 +405,7 @@ class Searches(Case):
                             (self.population_words("ltfb", "--tournament", 0.01, "--overwrite"), "192 training samples are too few for 5 members"),
                             (self.words("--method", "random", "--start", self.write("start.json", "{}"), "--overwrite"),
                              "the method random begins with random networks; evolution, pbt and ltfb take a genome"),
-                            (self.words("--start", self.write("start.json", '{"dense": []}'), "--overwrite"), "a genome without"),
+                            (self.words("--start", self.write("start.json", '{"dense": []}'), "--overwrite"), "start.json: a genome without"),
                             (["best", self.out, "--network", 99], "there are the networks 0 to"),
                             (["replay", self.out, "--retrain", 1], "--scratch")):
             with self.subTest(says):

@@ -170,7 +170,11 @@ TEST(Space, IsRestricted) {
   EXPECT_THROW(of_kfac.restrict(R"({"training": {"batch": [2.5]}})"), InputError);
   EXPECT_THROW(image_space().restrict(R"({"training": {"options": ["damping=0.25"]}})"), InputError);  // not of sgd
   EXPECT_THROW(image_space().restrict(R"({"training": {"options": []}})"), InputError);
-  EXPECT_THROW(space.restrict(R"({"stages": {"filters": [7]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"stages": {"kernel_w": [11]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"stages": {"filters": [0]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"dense": {"units": [2.5]}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"widths": {"stage1": 8}})"), InputError);
+  EXPECT_THROW(space.restrict(R"({"copies": [1, 2]})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"colour": ["red"]}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"layers": {}})"), InputError);
   EXPECT_THROW(space.restrict(R"({"stages": {"number": [1, 1000000000000]}})"), InputError);

@@ -146,9 +146,9 @@ class RandomLog {
   Draws draws_;
 };
 
-class Choices : public ::testing::TestWithParam<std::uint64_t> {};
+class ChoiceOrder : public ::testing::TestWithParam<std::uint64_t> {};
 
-TEST_P(Choices, AreThoseOfAWalk) {
+TEST_P(ChoiceOrder, AreThoseOfAWalk) {
   Settings s = settings_of(table_space());
   s.epochs = 16;
   s.first_epochs = 1;
@@ -179,7 +179,7 @@ TEST_P(Choices, AreThoseOfAWalk) {
   EXPECT_GT(promotions, 50);  // the log had what the test is about
   EXPECT_GT(losses, 50);
 }
-INSTANTIATE_TEST_SUITE_P(Seeds, Choices, ::testing::Values(1, 2, 3));
+INSTANTIATE_TEST_SUITE_P(Seeds, ChoiceOrder, ::testing::Values(1, 2, 3));
 
 /// The ranking by several objectives is kept between results; a result or a failure makes it anew.
 TEST(Population, RanksBySeveralObjectivesAgain) {

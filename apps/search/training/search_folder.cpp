@@ -22,6 +22,13 @@ std::string behind(const Choices<GeneName, Part>& choices) {
   return text;
 }
 
+/// " 3 times": a layer with two copies.
+template <class GeneName, class Part>
+std::string times(const Choices<GeneName, Part>& choices) {
+  const std::int64_t copies = choices.has(GeneName::copies) ? choices.whole(GeneName::copies) : 0;
+  return copies > 0 ? fmt::format(" {} times", copies + 1) : "";
+}
+
 std::string stage_text(const Stage& stage, const Space& space) {
   const StageChoices choices(stage, space.stage);
   const StageKind kind = kind_of(stage, space);
@@ -35,11 +42,11 @@ std::string stage_text(const Stage& stage, const Space& space) {
   const auto dims = static_cast<std::size_t>(space.spatial_dims());
   for (std::size_t d = 0; d < dims; ++d)
     kernel += (d == 0 ? "" : "x") + choices.text(static_cast<StageGene>(kernel_gene(d, dims)));
-  if (kind == StageKind::residual) return "residual " + kernel + behind(choices);
+  if (kind == StageKind::residual) return "residual " + kernel + behind(choices) + times(choices);
   std::string text = fmt::format("conv {} {}", choices.text(StageGene::filters), kernel);
   if (choices.whole(StageGene::stride) > 1) text += " stride " + choices.text(StageGene::stride);
   if (choices.text(StageGene::padding) == "valid") text += " valid";
-  return text + behind(choices);
+  return text + behind(choices) + times(choices);
 }
 
 }  // namespace
@@ -67,7 +74,7 @@ std::string summary_of(const Genome& genome, const Space& space) {
   for (const Stage& s : genome.stages) text += stage_text(s, space) + ", ";
   for (const DenseLayer& d : genome.dense) {
     const DenseChoices choices(d, space.dense);
-    text += "dense " + choices.text(DenseGene::units) + behind(choices) + ", ";
+    text += "dense " + choices.text(DenseGene::units) + behind(choices) + times(choices) + ", ";
   }
   const TrainingChoices training(genome.training, space.training);
   return fmt::format("{}output {}; {} {}, batch {}, {}", text, space.outputs, training.text(TrainingGene::optimizer),

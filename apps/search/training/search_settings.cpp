@@ -7,6 +7,7 @@
 #include "apps/search/training/train_member.hpp"
 #include "engine/base/error.hpp"
 #include "search/genome/design.hpp"
+#include "search/genome/ranges.hpp"
 #include "search/method/method.hpp"
 #include "search/method/population_training.hpp"
 
@@ -31,6 +32,16 @@ PopulationTraining population_of(const SearchOptions& o, const Settings& s) {
           .partition = o.partition};
 }
 
+/// Puts the file into errors.
+template <class F>
+void naming(const std::string& file, F&& read) {
+  try {
+    read();
+  } catch (const InputError& e) {
+    refuse("{}: {}", file, e.what());
+  }
+}
+
 }  // namespace
 
 Settings settings_of(const SearchOptions& o, const SearchData& data, const std::string& config) {
@@ -47,7 +58,12 @@ Settings settings_of(const SearchOptions& o, const SearchData& data, const std::
   if (!o.space.empty()) s.space.restrict(o.space);
   s.data = fmt::format("{:016x}", data.digest());
   s.config = config;
-  if (!o.start.empty()) s.start = parse_start(o.start, s);
+  if (!o.start.empty())
+    naming(o.start_from, [&] {
+      s.space.admit(o.start);
+      s.start = parse_start(o.start, s);
+    });
+  if (o.blueprint) naming(o.blueprint_from, [&] { restrict_by(s.space, *o.blueprint, s.start ? &*s.start : nullptr); });
   if (o.partition && o.method != "ltfb")
     refuse("the method {} trains all networks on all training data: leave out partition, or take the method ltfb",
            o.method);
