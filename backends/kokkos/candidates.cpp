@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/kokkos/common/tile.hpp"
+#include "backends/kokkos/fft/fft_conv.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/matmul/skinny_gemm.hpp"
 #include "backends/kokkos/winograd/row_winograd.hpp"
@@ -33,6 +34,11 @@ Expected<Conv> make_direct(const ConvDesc& d, Verb) {
 Expected<Conv> make_row_winograd(const ConvDesc& d, Verb v) {
   if (auto why = not_channels_last(d); !why.empty()) return why;
   return make_row_winograd_conv(d, v);
+}
+
+Expected<Conv> make_fft(const ConvDesc& d, Verb v) {
+  if (auto why = not_channels_last(d); !why.empty()) return why;
+  return make_fft_conv(d, v);
 }
 
 /// For the gradient of the weights, sums of outer products are faster than oneDNN's kernels that work on blocked
@@ -88,6 +94,7 @@ void add_candidates(OpFactory& factory) {
       {"winograd, tiles of 3", conv(Winograd<3>::conv), Winograd<3>::prefer_conv},
       {"winograd, tiles of 2", conv(Winograd<2>::conv), Winograd<2>::prefer_conv},
       {"winograd, along rows", conv(make_row_winograd)},
+      {"fourier transforms", conv(make_fft)},
       {"direct", conv(make_direct), prefer_outer_products},
   });
   const auto pooled = [](auto make) { return found_by<ConvMaxPoolForwardDesc>(make); };

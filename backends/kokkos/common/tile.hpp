@@ -46,6 +46,7 @@ struct Lanes {
     KOKKOS_FUNCTION friend Vector operator-(Vector a, Vector b) { return {a.x - b.x}; }
     KOKKOS_FUNCTION friend Vector operator-(Vector a) { return {-a.x}; }
     KOKKOS_FUNCTION Vector& operator+=(Vector v) { return x += v.x, *this; }
+    KOKKOS_FUNCTION Vector& operator-=(Vector v) { return x -= v.x, *this; }
   };
   static_assert(width == 1);
 #else

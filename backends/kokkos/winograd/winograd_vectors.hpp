@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/common/values.hpp"
 
@@ -24,6 +26,7 @@ KOKKOS_FORCEINLINE_FUNCTION int load_integers(const std::uint8_t* from) {
   return *from;
 }
 template <class V>
+  requires(!std::is_pointer_v<V>)
 KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
   *to = v.x;
 }
@@ -62,6 +65,7 @@ KOKKOS_FORCEINLINE_FUNCTION auto load_integers(const std::uint8_t* from) {
   return __builtin_convertvector(*reinterpret_cast<const typename Vectors::Bytes*>(from), typename Vectors::Integers);
 }
 template <class V>
+  requires(!std::is_pointer_v<V>)
 KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
   *reinterpret_cast<typename Lanes<width_of<V>>::Vector*>(to) = v;
 }
