@@ -21,8 +21,10 @@ void declare(DeviceOptions& o, Subcommand& v) {
       .differs_between_ranks();
   v.flag(
        "--exact-conv", o.exact_conv,
-       "Compute each convolution by its definition. Without this option, Winograd's algorithms are used where they are "
-       "faster; their rounding error is at most about 3 times as large, and 5 times in the gradient of the weights")
+       "Compute each convolution by its definition. Without this option, Winograd's algorithms and Fourier transforms "
+       "are used where they are faster. Winograd's rounding error is at most about 3 times as large, and 5 times in "
+       "the "
+       "gradient of the weights")
       .stored();
 }
 

@@ -35,8 +35,8 @@ struct ConvDesc {
   /// backward_weights writes diff_bias, if there is a bias (false: the caller uses BiasGradient).
   bool diff_bias = true;
   bool diff_weights = true;  ///< backward_weights is needed (false for a transposed convolution in evaluation)
-  /// Computes the convolution by its definition, without algorithms that save multiplications (Winograd's). Those round
-  /// differently, and a NaN or an infinity in them also reaches neighbouring results.
+  /// Computes the convolution by its definition, without algorithms that save multiplications (Winograd's, Fourier
+  /// transforms). Those round differently, and a NaN or an infinity in them also reaches neighbouring results.
   bool exact = false;
 
   bool writes_diff_bias() const { return params.bias && diff_bias; }  ///< whether backward_weights writes diff_bias

@@ -4,6 +4,7 @@
 
 #include "backends/kokkos/makers.hpp"
 #include "engine/ops/pool.hpp"
+#include "tests/ops/conv_runs.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -71,51 +72,7 @@ std::vector<WinogradCase> winograd_cases() {
   };
 }
 
-class WinogradTest : public CaseTest<WinogradCase> {
- protected:
-  struct Errors {
-    double mean = 0, largest = 0;
-  };
-  /// Of the differences: the root of their mean square, and the largest.
-  static Errors errors(const Array& got, const Array& want) {
-    Errors e;
-    for (std::int64_t i = 0; i < want.elements(); ++i) {
-      const double d = std::abs(got[i] - want[i]);
-      e.mean += d * d;
-      e.largest = std::max(e.largest, d);
-    }
-    e.mean = std::sqrt(e.mean / static_cast<double>(want.elements()));
-    return e;
-  }
-
-  Array run(ops::Conv& op, Verb v, const Array& x, const Array& w, const Array& b, const Array& dy) {
-    const auto at = [&](Role r) { return op.layout(v, r); };
-    const auto extra = scratch(ctx(), op.scratch_bytes(v));
-    const auto bias = b.empty() ? Tensor() : put(ctx(), b, Layout::plain(b.shape));
-    if (v == Verb::forward) {
-      const auto dst = destination(ctx(), dy.shape, at(Role::dst));
-      op.forward({put(ctx(), x, at(Role::src)), put(ctx(), w, at(Role::weights)), bias, dst, extra});
-      return get(ctx(), dst);
-    }
-    if (v == Verb::backward_data) {
-      const auto dx = destination(ctx(), x.shape, at(Role::diff_src));
-      op.backward_data({put(ctx(), dy, at(Role::diff_dst)), put(ctx(), w, at(Role::weights)), dx, extra});
-      return get(ctx(), dx);
-    }
-    const auto dw = destination(ctx(), w.shape, at(Role::diff_weights));
-    const auto db = b.empty() ? Tensor() : destination(ctx(), b.shape, Layout::plain(b.shape));
-    op.backward_weights({put(ctx(), x, at(Role::src)), put(ctx(), dy, at(Role::diff_dst)), dw, db, extra});
-    if (db) check(db, oracle::backward_bias(dy), "diff_bias");
-    return get(ctx(), dw);
-  }
-
-  static Array wanted(const ops::ConvParams& p, Verb v, const Array& x, const Array& w, const Array& b,
-                      const Array& dy) {
-    if (v == Verb::forward) return oracle::conv_forward(x, w, b, p);
-    if (v == Verb::backward_data) return oracle::conv_backward_data(dy, w, x.shape, p);
-    return oracle::conv_backward_weights(x, dy, w.shape, p);
-  }
-};
+class WinogradTest : public CaseTest<WinogradCase> {};
 
 TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
   if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
@@ -128,8 +85,8 @@ TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
     const auto direct = kokkos::make(d);
     ASSERT_TRUE(direct.primitive) << direct.unsupported_reason;
     for (const Verb v : {Verb::forward, Verb::backward_data, Verb::backward_weights}) {
-      const Array want = wanted(c().params(), v, x, w, b, dy);
-      const Errors of_direct = errors(run(*direct.primitive, v, x, w, b, dy), want);
+      const Array want = conv_result(c().params(), v, x, w, b, dy);
+      const ConvErrors of_direct = errors_of(run_conv(ctx(), *direct.primitive, v, x, w, b, dy), want);
       for (const int m : kokkos::winograd_sizes) {
         SCOPED_TRACE(fmt::format("{} m {}", to_string(v), m));
         const auto made = kokkos::make_winograd_conv(d, v, m);
@@ -142,11 +99,11 @@ TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
           continue;
         }
         ASSERT_TRUE(made.primitive) << made.unsupported_reason;
-        const Array got = run(*made.primitive, v, x, w, b, dy);
-        const Errors e = errors(got, want);
+        const Array got = run_conv(ctx(), *made.primitive, v, x, w, b, dy);
+        const ConvErrors e = errors_of(got, want);
         EXPECT_TRUE(close(got, want, "result", {1e-5, 1e-5}));
         // Sums of few terms have nearly no error in a direct convolution: what one rounding makes is always allowed.
-        const double rounding = 1e-7 * errors(Array(want.shape), want).mean;
+        const double rounding = 1e-7 * errors_of(Array(want.shape), want).mean;
         const int times = m == 2 && c().kernel == 3 ? 4 : 6;
         EXPECT_LE(e.mean, times * (of_direct.mean + rounding));
         EXPECT_LE(e.largest, times * 3 * (of_direct.largest + rounding)) << "a single element's error varies more";

@@ -42,11 +42,13 @@ class FftConv : public Conv {
 };
 
 /// The forward pass, or the gradient of src, which is the same with reversed taps.
+/// `T`: of the source and the weights.
+template <class T>
 class FftResults final : public FftConv {
  public:
   FftResults(const ConvDesc& d, Verb verb)
       : FftConv(d, verb), turned_(verb == Verb::backward_data), kernels_(make_kernels(geometry_, turned_)) {
-    FftTiles& k = kernels_;
+    FftTiles<T>& k = kernels_;
     k.panels = ceil_div(k.result.channels, Index{vector_width});
     // A block's spectra, and the sums of a few panels, stay in the second cache level.
     constexpr Index most_channels = 4 * vector_width, most_group = 4, fewest = 2;
@@ -68,25 +70,25 @@ class FftResults final : public FftConv {
   void forward(const Forward<ops::Tensors>& args) override {
     if (turned_) return FftConv::forward(args);
     const auto& [src, weights, bias, dst, scratch] = args;
-    FftTiles k = kernels_;
+    FftTiles<T> k = kernels_;
     k.bias = d_.params.bias ? bias.data<float>() : nullptr;
     k.activation = d_.params.activation;
-    run(k, src.data<float>(), weights.data<float>(), dst.data<float>(), scratch.raw());
+    run(k, src.data<T>(), weights.data<T>(), dst.data<float>(), scratch.raw());
   }
   void backward_data(const BackwardData<ops::Tensors>& args) override {
     if (!turned_) return FftConv::backward_data(args);
     const auto& [diff_dst, weights, diff_src, scratch] = args;
-    run(kernels_, diff_dst.data<float>(), weights.data<float>(), diff_src.data<float>(), scratch.raw());
+    run(kernels_, diff_dst.data<T>(), weights.data<T>(), diff_src.data<float>(), scratch.raw());
   }
 
  private:
-  static FftTiles make_kernels(const ConvGeometry& g, bool turned) {
+  static FftTiles<T> make_kernels(const ConvGeometry& g, bool turned) {
     const Volume &from = turned ? g.dst : g.src, &to = turned ? g.src : g.dst;
     Triple pad = g.pad;
     for (int i = 1; i < 3 && turned; ++i) pad[i] = g.kernel[i] - 1 - pad[i];
     return {FftGrid(to.n, to.extent[1], to.extent[2], g.kernel, pad),
-            FftImages(from, nullptr),
-            FftImages(to, nullptr),
+            FftImages<T>(from, nullptr),
+            FftImages<float>(to, nullptr),
             nullptr,
             1,
             1,
@@ -98,11 +100,9 @@ class FftResults final : public FftConv {
             nullptr,
             {}};
   }
-  Index filter_floats() const {
-    return kernels_.panels * fft_slots * FftFilters::slot_floats(kernels_.source.channels);
-  }
+  Index filter_floats() const { return kernels_.panels * fft_slots * fft_filter_floats(kernels_.source.channels); }
 
-  void run(FftTiles k, const float* source, const float* weights, float* result, void* scratch) const {
+  void run(FftTiles<T> k, const T* source, const T* weights, float* result, void* scratch) const {
     constexpr const char *filters_label = "keelson::fft::filters", *label = "keelson::fft::tiles";
     MemoryParts parts(scratch);
     auto* const filters = parts.take<float>(filter_floats());
@@ -112,20 +112,20 @@ class FftResults final : public FftConv {
     const Index sign = turned_ ? -1 : 1, row = g.weights_tap[1], tap = g.weights_tap[2];
     if (turned_) weights += (g.kernel[1] - 1) * row + (g.kernel[2] - 1) * tap;
     launch(filters_label, k.panels * k.source.channels,
-           FftFilters{weights,
-                      k.source.channels,
-                      k.result.channels,
-                      turned_ ? g.weights_o : g.weights_i,
-                      turned_ ? g.weights_i : g.weights_o,
-                      sign * row,
-                      sign * tap,
-                      {static_cast<int>(g.kernel[1]), static_cast<int>(g.kernel[2])},
-                      filters});
+           FftFilters<T>{weights,
+                         k.source.channels,
+                         k.result.channels,
+                         turned_ ? g.weights_o : g.weights_i,
+                         turned_ ? g.weights_i : g.weights_o,
+                         sign * row,
+                         sign * tap,
+                         {static_cast<int>(g.kernel[1]), static_cast<int>(g.kernel[2])},
+                         filters});
     launch(label, k.workers, k);
   }
 
   bool turned_;
-  FftTiles kernels_;
+  FftTiles<T> kernels_;
 };
 
 class FftWeightGradient final : public FftConv {
@@ -152,7 +152,7 @@ class FftWeightGradient final : public FftConv {
     MemoryParts parts(scratch.raw());
     const Memory m = take(parts);
     const ConvGeometry& g = geometry_;
-    const FftImages source(g.src, src.data<float>()), gradient(g.dst, diff_dst.data<float>());
+    const FftImages<float> source(g.src, src.data<float>()), gradient(g.dst, diff_dst.data<float>());
     for (Index first = 0; first < grid_.count; first += block_) {
       const Index count = std::min(block_, grid_.count - first);
       launch(gradients_label, count, FftGradients{grid_, source, gradient, m.v, m.d, first});
@@ -195,7 +195,7 @@ class FftWeightGradient final : public FftConv {
   BiasSums bias_;
 };
 
-std::string unfit_for_fft(const ConvDesc& d) {
+std::string unfit_for_fft(const ConvDesc& d, Verb verb) {
   const auto& p = d.params;
   if (!runs_on_host) return "convolutions by Fourier transforms are for CPUs";
   if (d.exact) return "exact sums were requested";
@@ -209,8 +209,12 @@ std::string unfit_for_fft(const ConvDesc& d) {
       return "stride and dilation 1 and one group are needed";
     if (p.pad_begin[i] >= p.kernel[i] || p.pad_end[i] >= p.kernel[i]) return "the padding reaches beyond the kernel";
   }
-  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}})
-    if (auto why = not_strided_f32(name, *t); !why.empty()) return why;
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"weights", &d.weights}, {"dst", &d.dst}}) {
+    TensorDesc as_f32 = *t;
+    if (verb == Verb::forward && t != &d.dst && d.src.dtype == d.weights.dtype && t->dtype == DType::bf16)
+      as_f32.dtype = DType::f32;
+    if (auto why = not_strided_f32(name, as_f32); !why.empty()) return why;
+  }
   constexpr std::int64_t multiple = 4;
   if (d.src.shape[1] % multiple != 0 || d.dst.shape[1] % multiple != 0)
     return fmt::format("{} to {} channels; multiples of {} are needed", d.src.shape[1], d.dst.shape[1], multiple);
@@ -221,10 +225,11 @@ std::string unfit_for_fft(const ConvDesc& d) {
 
 Expected<Conv> make_fft_conv(const ConvDesc& desc, Verb verb) {
   ConvDesc d = desc;
-  if (auto why = unfit_for_fft(d); !why.empty()) return why;
+  if (auto why = unfit_for_fft(d, verb); !why.empty()) return why;
   if (auto why = settle_winograd_layouts(d); !why.empty()) return why;
   if (verb == Verb::backward_weights) return std::unique_ptr<Conv>(std::make_unique<FftWeightGradient>(d));
-  return std::unique_ptr<Conv>(std::make_unique<FftResults>(d, verb));
+  if (d.src.dtype == DType::bf16) return std::unique_ptr<Conv>(std::make_unique<FftResults<bf16>>(d, verb));
+  return std::unique_ptr<Conv>(std::make_unique<FftResults<float>>(d, verb));
 }
 
 }  // namespace keelson::kokkos

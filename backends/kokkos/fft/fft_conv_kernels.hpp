@@ -7,13 +7,14 @@
 /// Kernels of convolutions by Fourier transforms of tiles, for CPUs. A panel is a vector of channels.
 namespace keelson::kokkos {
 
-/// Images with contiguous channels.
+/// Images with contiguous channels, of f32 or bf16.
+template <class T>
 struct FftImages {
-  const float* data;
+  const T* data;
   Index channels, rows, columns;
   Index step_n, step_row, step_column;
 
-  FftImages(const Volume& v, const float* d)
+  FftImages(const Volume& v, const T* d)
       : data(d),
         channels(v.c),
         rows(v.extent[1]),
@@ -51,11 +52,11 @@ struct FftPosition {
 };
 
 /// A vector of channels, of which `valid` exist.
-template <class V>
-KOKKOS_FORCEINLINE_FUNCTION V load_channels(const float* from, Index valid) {
+template <class V, class T>
+KOKKOS_FORCEINLINE_FUNCTION V load_channels(const T* from, Index valid) {
   if (valid >= vector_width) return load<V>(from);
   float some[vector_width] = {};
-  for (Index l = 0; l < valid; ++l) some[l] = from[l];
+  for (Index l = 0; l < valid; ++l) some[l] = value_of(from[l]);
   return load<V>(some);
 }
 template <class V>
@@ -75,16 +76,17 @@ struct Spectra {
 
 /// Writes the spectrum of `extent` elements from (row, column) on, channels [first, first + valid) of an image. What is
 /// outside of the image is zero. `conjugate`: of the spectrum.
-template <bool conjugate = false>
-KOKKOS_FUNCTION void write_spectrum(const FftImages& from, Index image, Index row, Index column, const int (&extent)[2],
-                                    Index first, Index valid, float* to, const Spectra& layout) {
+template <bool conjugate = false, class T>
+KOKKOS_FUNCTION void write_spectrum(const FftImages<T>& from, Index image, Index row, Index column,
+                                    const int (&extent)[2], Index first, Index valid, float* to,
+                                    const Spectra& layout) {
   using V = Channels<vector_width>;
   FftRows<V> t;
   const Index begin = column < 0 ? -column : 0,
               end = from.columns - column < extent[1] ? from.columns - column : extent[1];
   transform_rows(t, extent[0], [&](int h, V* x) {
     const bool inside = row + h >= 0 && row + h < from.rows;
-    const float* const line = from.data + from.at(image, row + h, column) + first;
+    const T* const line = from.data + from.at(image, row + h, column) + first;
     for (int w = 0; w < fft_points; ++w)
       x[w] = inside && w >= begin && w < end ? load_channels<V>(line + w * from.step_column, valid) : V{};
   });
@@ -161,35 +163,38 @@ KOKKOS_FORCEINLINE_FUNCTION void by_rows(Index count, const Use& use) {
   }
 }
 
+/// Floats of a slot of the filters' spectra.
+KOKKOS_FORCEINLINE_FUNCTION Index fft_filter_floats(Index inner) { return inner * 2 * vector_width; }
+
 /// The filters' spectra, conjugated, of the taps in order or reversed: (panel, slot, channel, part, lane). One work
 /// item per panel and channel of the source.
+template <class T>
 struct FftFilters {
-  const float* weights;
+  const T* weights;
   Index inner, columns;                                       ///< channels of the source, and of the result
   Index inner_stride, column_stride, row_stride, tap_stride;  ///< of the weights
   int taps[2];
   float* to;
 
-  static KOKKOS_FUNCTION Index slot_floats(Index inner) { return inner * 2 * vector_width; }
   KOKKOS_FUNCTION void operator()(Index item) const {
     using V = Channels<vector_width>;
     const Index panel = item / inner, i = item % inner, column = panel * vector_width;
     const Index valid = columns - column < vector_width ? columns - column : vector_width;
-    const float* const from = weights + i * inner_stride + column * column_stride;
+    const T* const from = weights + i * inner_stride + column * column_stride;
     FftRows<V> t;
     transform_rows(t, taps[0], [&](int h, V* x) {
       for (int w = 0; w < fft_points; ++w) {
         float line[vector_width] = {};
         if (w < taps[1])
           for (Index l = 0; l < valid; ++l)
-            line[l] = fft_scale * from[h * row_stride + w * tap_stride + l * column_stride];
+            line[l] = fft_scale * value_of(from[h * row_stride + w * tap_stride + l * column_stride]);
         x[w] = load<V>(line);
       }
     });
-    float* const at = to + panel * fft_slots * slot_floats(inner) + i * 2 * vector_width;
+    float* const at = to + panel * fft_slots * fft_filter_floats(inner) + i * 2 * vector_width;
     transform_columns(t, [&](int slot, const V& re, const V& im) {
-      store(re, at + slot * slot_floats(inner));
-      store(is_real_pair(slot) ? im : -im, at + slot * slot_floats(inner) + vector_width);
+      store(re, at + slot * fft_filter_floats(inner));
+      store(is_real_pair(slot) ? im : -im, at + slot * fft_filter_floats(inner) + vector_width);
     });
   }
 };
@@ -197,10 +202,12 @@ struct FftFilters {
 /// Results of blocks of tiles: the forward pass, or the gradient of src with reversed taps. One work item per worker,
 /// which has its share of all (block, group of panels). A block's spectra are made by some channels of the source at a
 /// time.
+template <class T>
 struct FftTiles {
   using V = Channels<vector_width>;
   FftGrid grid;
-  FftImages source, result;
+  FftImages<T> source;
+  FftImages<float> result;
   const float* filters;
   Index panels, groups, workers;
   Index block, chunk;  ///< tiles of a block; channels at a time
@@ -253,7 +260,7 @@ struct FftTiles {
 
   KOKKOS_FUNCTION void multiply(const float* v, Index panel, Index begin, Index channels, Index count,
                                 float* sums) const {
-    const Index filter_slot = FftFilters::slot_floats(source.channels);
+    const Index filter_slot = fft_filter_floats(source.channels);
     for (int slot = 0; slot < fft_slots; ++slot) {
       const float* const a = v + slot * source_slot();
       const float* const b = filters + (panel * fft_slots + slot) * filter_slot + begin * 2 * vector_width;
@@ -312,7 +319,7 @@ struct FftTiles {
 /// Spectra of src and of the gradient of dst, conjugated, of a block of tiles. One work item per tile.
 struct FftGradients {
   FftGrid grid;
-  FftImages source, gradient;
+  FftImages<float> source, gradient;
   Spectra v, d;
   Index first;
 
