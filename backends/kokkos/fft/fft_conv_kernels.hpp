@@ -13,6 +13,7 @@ struct FftImages {
   const T* data;
   Index channels, rows, columns;
   Index step_n, step_row, step_column;
+  Index size;  ///< elements up to the last one
 
   FftImages(const Volume& v, const T* d)
       : data(d),
@@ -21,7 +22,8 @@ struct FftImages {
         columns(v.extent[2]),
         step_n(v.stride_n),
         step_row(v.stride[1]),
-        step_column(v.stride[2]) {}
+        step_column(v.stride[2]),
+        size(at(v.n - 1, rows - 1, columns - 1) + channels) {}
   KOKKOS_FUNCTION Index at(Index n, Index row, Index column) const {
     return n * step_n + row * step_row + column * step_column;
   }
@@ -51,10 +53,11 @@ struct FftPosition {
         column(tile % g.tiles[1] * g.results[1]) {}
 };
 
-/// A vector of channels, of which `valid` exist.
+/// A vector of channels, of which `valid` exist; what lies behind them can be read if it is before `end`.
 template <class V, class T>
-KOKKOS_FORCEINLINE_FUNCTION V load_channels(const T* from, Index valid) {
+KOKKOS_FORCEINLINE_FUNCTION V load_channels(const T* from, Index valid, const T* end) {
   if (valid >= vector_width) return load<V>(from);
+  if (from + vector_width <= end) return first_lanes(load<V>(from), valid);
   float some[vector_width] = {};
   for (Index l = 0; l < valid; ++l) some[l] = value_of(from[l]);
   return load<V>(some);
@@ -64,7 +67,11 @@ KOKKOS_FORCEINLINE_FUNCTION void store_channels(const V& v, float* to, Index val
   if (valid >= vector_width) return store(v, to);
   float some[vector_width];
   store(v, some);
-  for (Index l = 0; l < valid; ++l) to[l] = some[l];
+  constexpr Index together = 4;  // make_fft_conv() refuses channels that are no multiple
+  for (Index c = 0; c < valid; c += together) {
+    KEELSON_UNROLL
+    for (int l = 0; l < together; ++l) to[c + l] = some[c + l];
+  }
 }
 
 /// Spectra of some tiles, or of filters: slot s of item i and channel c has its real part at s * slot + i * item + c,
@@ -88,7 +95,9 @@ KOKKOS_FUNCTION void write_spectrum(const FftImages<T>& from, Index image, Index
     const bool inside = row + h >= 0 && row + h < from.rows;
     const T* const line = from.data + from.at(image, row + h, column) + first;
     for (int w = 0; w < fft_points; ++w)
-      x[w] = inside && w >= begin && w < end ? load_channels<V>(line + w * from.step_column, valid) : V{};
+      x[w] = inside && w >= begin && w < end
+                 ? load_channels<V>(line + w * from.step_column, valid, from.data + from.size)
+                 : V{};
   });
   transform_columns(t, [&](int slot, const V& re, const V& im) {
     float* const at = to + slot * layout.slot;
@@ -283,7 +292,7 @@ struct FftTiles {
     const Index channel = panel * vector_width;
     const Index valid = result.channels - channel < vector_width ? result.channels - channel : vector_width;
     V add{};
-    if (bias) add = load_channels<V>(bias + channel, valid);
+    if (bias) add = load_channels<V>(bias + channel, valid, bias + result.channels);
     for (Index t = 0; t < count; ++t) {
       FftRows<V> x;
       const float* const from = sums + t * 2 * vector_width;

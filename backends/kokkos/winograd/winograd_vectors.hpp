@@ -30,6 +30,10 @@ template <class V>
 KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
   *to = v.x;
 }
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V first_lanes(const V& v, Index) {
+  return v;
+}
 
 #else
 
@@ -68,6 +72,14 @@ template <class V>
   requires(!std::is_pointer_v<V>)
 KOKKOS_FORCEINLINE_FUNCTION void store(const V& v, float* to) {
   *reinterpret_cast<typename Lanes<width_of<V>>::Vector*>(to) = v;
+}
+/// The first `valid` lanes; the others are 0, whatever they were.
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V first_lanes(const V& v, Index valid) {
+  using Integers = typename VectorsOf<width_of<V>>::Integers;
+  Integers lane;
+  for (int l = 0; l < width_of<V>; ++l) lane[l] = l;
+  return std::bit_cast<V>(std::bit_cast<Integers>(v) & (lane < static_cast<std::int32_t>(valid)));
 }
 
 #endif
