@@ -51,7 +51,7 @@ class FftResults final : public FftConv {
     FftTiles<T>& k = kernels_;
     k.panels = ceil_div(k.result.channels, Index{vector_width});
     // A block's spectra, and the sums of a few panels, stay in the second cache level.
-    constexpr Index most_channels = 4 * vector_width, most_group = 4, fewest = 2;
+    constexpr Index most_channels = fft_most_channels, most_group = 4, fewest = 2;
     k.chunk = std::min(ceil_div(k.source.channels, Index{vector_width}) * vector_width, most_channels);
     k.block = std::min<Index>(fft_rows, k.grid.count);
     const auto bytes = [&] { return static_cast<std::size_t>(k.scratch_floats()) * sizeof(float); };

@@ -107,7 +107,8 @@ KOKKOS_FUNCTION void write_spectrum(const FftImages<T>& from, Index image, Index
 }
 
 /// Sums of products of spectra. sum[r] += sum over k < count of a(r, k) b(k), complex numbers; of slots of two real
-/// numbers each is multiplied by itself. a(r, k) is at a + row[r] + k * a_step, b(k) a vector at b + k * b_step.
+/// numbers each is multiplied by itself. a(r, k) is at a + r * row_step + k * a_step, b(k) a vector at b + k * b_step.
+/// All rows are read, also those without a result.
 template <int rows>
 struct FftSums {
   using V = Channels<vector_width>;
@@ -127,13 +128,15 @@ struct FftSums {
   KOKKOS_FORCEINLINE_FUNCTION void store_to(float* to, Index item, Index part, int valid) const {
     for (int r = 0; r < valid; ++r) store(re[r], to + r * item), store(im[r], to + r * item + part);
   }
-  KOKKOS_FORCEINLINE_FUNCTION void add(const float* a, const Index (&row)[rows], Index a_part, Index a_step,
-                                       const float* b, Index b_part, Index b_step, Index count, bool real_pair) {
+  template <int row_step>
+  KOKKOS_FORCEINLINE_FUNCTION void add(const float* a, Index a_part, Index a_step, const float* b, Index b_part,
+                                       Index b_step, Index count, bool real_pair) {
     if (real_pair)
       for (Index k = 0; k < count; ++k) {
         const V br = load<V>(b + k * b_step), bi = load<V>(b + k * b_step + b_part);
+        KEELSON_UNROLL
         for (int r = 0; r < rows; ++r) {
-          const float* const from = a + row[r] + k * a_step;
+          const float* const from = a + k * a_step + r * row_step;
           re[r] += from[0] * br, im[r] += from[a_part] * bi;
         }
       }
@@ -142,7 +145,7 @@ struct FftSums {
         const V br = load<V>(b + k * b_step), bi = load<V>(b + k * b_step + b_part);
         KEELSON_UNROLL
         for (int r = 0; r < rows; ++r) {
-          const float* const from = a + row[r] + k * a_step;
+          const float* const from = a + k * a_step + r * row_step;
           const float ar = from[0], ai = from[a_part];
           re[r] += ar * br;
           im[r] += ar * bi;
@@ -152,6 +155,9 @@ struct FftSums {
       }
   }
 };
+
+/// The most channels whose spectra are made at a time.
+inline constexpr int fft_most_channels = 4 * vector_width;
 
 /// Rows of FftSums that fill the registers, and fewer for the last rows.
 inline constexpr int fft_rows = vector_width == 16 ? 12 : 6, fft_few_rows = fft_rows / 3;
@@ -269,20 +275,30 @@ struct FftTiles {
 
   KOKKOS_FUNCTION void multiply(const float* v, Index panel, Index begin, Index channels, Index count,
                                 float* sums) const {
+    static_assert(fft_most_channels == 4 * vector_width);
+    if (chunk == vector_width) return multiply_by<vector_width>(v, panel, begin, channels, count, sums);
+    if (chunk == 2 * vector_width) return multiply_by<2 * vector_width>(v, panel, begin, channels, count, sums);
+    if (chunk == 3 * vector_width) return multiply_by<3 * vector_width>(v, panel, begin, channels, count, sums);
+    multiply_by<fft_most_channels>(v, panel, begin, channels, count, sums);
+  }
+
+  /// `width`: the chunk.
+  template <int width>
+  KOKKOS_FUNCTION void multiply_by(const float* v, Index panel, Index begin, Index channels, Index count,
+                                   float* sums) const {
     const Index filter_slot = fft_filter_floats(source.channels);
     for (int slot = 0; slot < fft_slots; ++slot) {
       const float* const a = v + slot * source_slot();
       const float* const b = filters + (panel * fft_slots + slot) * filter_slot + begin * 2 * vector_width;
       by_rows(count, [&](auto rows, Index first, int valid) {
-        Index row[rows.value];
-        for (int r = 0; r < rows.value; ++r) row[r] = (first + (r < valid ? r : valid - 1)) * 2 * chunk;
         float* const at = sums + slot * sum_slot() + first * 2 * vector_width;
         FftSums<rows.value> sum;
         if (begin > 0)
           sum.load_from(at, 2 * vector_width, vector_width, valid);
         else
           sum.clear();
-        sum.add(a, row, chunk, 1, b, vector_width, 2 * vector_width, channels, is_real_pair(slot));
+        sum.template add<2 * width>(a + first * 2 * width, width, 1, b, vector_width, 2 * vector_width, channels,
+                                    is_real_pair(slot));
         sum.store_to(at, 2 * vector_width, vector_width, valid);
       });
     }
@@ -356,15 +372,13 @@ struct FftWeightSums {
     const float *const a = v.data + slot * v.slot, *const b = d.data + slot * d.slot + panel * vector_width;
     float* const to = sums + item * channels * 2 * vector_width;
     by_rows(channels, [&](auto rows, Index first, int valid) {
-      Index row[rows.value];
-      for (int r = 0; r < rows.value; ++r) row[r] = first + (r < valid ? r : valid - 1);
       float* const at = to + first * 2 * vector_width;
       FftSums<rows.value> sum;
       if (is_first)
         sum.clear();
       else
         sum.load_from(at, 2 * vector_width, vector_width, valid);
-      sum.add(a, row, v.part, v.item, b, d.part, d.item, count, is_real_pair(static_cast<int>(slot)));
+      sum.template add<1>(a + first, v.part, v.item, b, d.part, d.item, count, is_real_pair(static_cast<int>(slot)));
       sum.store_to(at, 2 * vector_width, vector_width, valid);
     });
   }
