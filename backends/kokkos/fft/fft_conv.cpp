@@ -228,8 +228,13 @@ Expected<Conv> make_fft_conv(const ConvDesc& desc, Verb verb) {
   if (auto why = unfit_for_fft(d, verb); !why.empty()) return why;
   if (auto why = settle_winograd_layouts(d); !why.empty()) return why;
   if (verb == Verb::backward_weights) return std::unique_ptr<Conv>(std::make_unique<FftWeightGradient>(d));
-  if (d.src.dtype == DType::bf16) return std::unique_ptr<Conv>(std::make_unique<FftResults<bf16>>(d, verb));
-  return std::unique_ptr<Conv>(std::make_unique<FftResults<float>>(d, verb));
+  const auto make = [&]<class T>(T) -> std::unique_ptr<Conv> {
+    if constexpr (runs_on_host)  // there are no kernels for GPUs
+      return std::make_unique<FftResults<T>>(d, verb);
+    else
+      fail("convolutions by Fourier transforms are for CPUs");
+  };
+  return d.src.dtype == DType::bf16 ? make(bf16{}) : make(float{});
 }
 
 }  // namespace keelson::kokkos

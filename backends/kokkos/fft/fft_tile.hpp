@@ -23,14 +23,21 @@ KOKKOS_FORCEINLINE_FUNCTION constexpr bool is_real_pair(int slot) { return slot 
 /// Where fft16() leaves frequency k.
 KOKKOS_FORCEINLINE_FUNCTION constexpr int fft_place(int k) { return 4 * (k % 4) + k / 4; }
 
-/// sin and cos of 2 pi j / 16, for j from 0 to 9.
-KOKKOS_FORCEINLINE_FUNCTION constexpr float fft_sin(int j) {
-  constexpr float first = 0.382683432365089772f, second = 0.707106781186547524f, third = 0.923879532511286756f;
-  if (j > 8) return -fft_sin(j - 8);
-  if (j > 4) return fft_sin(8 - j);
-  return j == 0 ? 0.0f : j == 1 ? first : j == 2 ? second : j == 3 ? third : 1.0f;
+/// cos of pi k / 8, for k from 0 to 4.
+KOKKOS_FORCEINLINE_FUNCTION constexpr float cos_of_eighths(int k) {
+  return k == 0   ? 1.0f
+         : k == 1 ? 0.923879532511286756f
+         : k == 2 ? 0.707106781186547524f
+         : k == 3 ? 0.382683432365089772f
+                  : 0.0f;
 }
-KOKKOS_FORCEINLINE_FUNCTION constexpr float fft_cos(int j) { return j < 5 ? fft_sin(4 - j) : -fft_sin(j - 4); }
+/// cos and sin of 2 pi j / 16, for j from 0 to 9.
+KOKKOS_FORCEINLINE_FUNCTION constexpr float fft_cos(int j) {
+  return j <= 4 ? cos_of_eighths(j) : j <= 8 ? -cos_of_eighths(8 - j) : -cos_of_eighths(j - 8);
+}
+KOKKOS_FORCEINLINE_FUNCTION constexpr float fft_sin(int j) {
+  return j <= 4 ? cos_of_eighths(4 - j) : j <= 8 ? cos_of_eighths(j - 4) : -cos_of_eighths(12 - j);
+}
 
 /// A transform of 4 numbers: X1 = (x0 - x2) - i (x1 - x3).
 template <class V>
