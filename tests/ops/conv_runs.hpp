@@ -24,10 +24,41 @@ inline ConvErrors errors_of(const Array& got, const Array& want) {
   return e;
 }
 
-/// The result of a verb; of backward_weights the gradient of the weights, while that of the bias is checked. `b` empty:
-/// no bias.
-inline Array run_conv(Context& ctx, ops::Conv& op, ops::Verb v, const Array& x, const Array& w, const Array& b,
-                      const Array& dy) {
+/// A convolution of channels-last images, without stride and dilation.
+struct ImageConvCase {
+  std::string name, about;
+  Shape src;
+  std::int64_t filters;
+  Shape kernel, pad_begin, pad_end;
+  ops::EltwiseParams activation = {};
+  bool bias = true;
+
+  Shape weights() const { return {filters, src[1], kernel[0], kernel[1]}; }
+  ops::ConvParams params() const { return {kernel, {1, 1}, {1, 1}, pad_begin, pad_end, 1, bias, activation}; }
+  Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
+  ops::ConvDesc desc(const Layout& weights_layout) const {
+    ops::ConvDesc d;
+    d.params = params();
+    d.src = {src, DType::f32, Layout::channels_last(src)};
+    d.weights = {weights(), DType::f32, weights_layout};
+    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
+    return d;
+  }
+};
+
+/// Random operands; no bias: an empty `b`.
+struct ConvOperands {
+  Array x, w, dy, b;
+  ConvOperands(const Shape& src, const Shape& weights, const Shape& dst, bool bias)
+      : x(oracle::random_uniform(src, "src")),
+        w(oracle::random_uniform(weights, "weights", -0.5, 0.5)),
+        dy(oracle::random_uniform(dst, "diff_dst")),
+        b(bias ? oracle::random_uniform(Shape{weights[0]}, "bias") : Array()) {}
+};
+
+/// The result of a verb; of backward_weights the gradient of the weights, while that of the bias is checked.
+inline Array run_conv(Context& ctx, ops::Conv& op, ops::Verb v, const ConvOperands& operands) {
+  const auto& [x, w, dy, b] = operands;
   using ops::Role;
   const auto at = [&](Role r) { return op.layout(v, r); };
   const auto extra = scratch(ctx, op.scratch_bytes(v));
@@ -52,8 +83,8 @@ inline Array run_conv(Context& ctx, ops::Conv& op, ops::Verb v, const Array& x, 
 }
 
 /// The same by the definition.
-inline Array conv_result(const ops::ConvParams& p, ops::Verb v, const Array& x, const Array& w, const Array& b,
-                         const Array& dy) {
+inline Array conv_result(const ops::ConvParams& p, ops::Verb v, const ConvOperands& operands) {
+  const auto& [x, w, dy, b] = operands;
   if (v == ops::Verb::forward) return oracle::conv_forward(x, w, b, p);
   if (v == ops::Verb::backward_data) return oracle::conv_backward_data(dy, w, x.shape, p);
   return oracle::conv_backward_weights(x, dy, w.shape, p);

@@ -13,28 +13,7 @@ namespace {
 
 using ops::Verb;
 
-struct FftConvCase {
-  std::string name, about;
-  Shape src;
-  std::int64_t filters;
-  Shape kernel, pad_begin, pad_end;
-  ops::EltwiseParams activation = {};
-  bool bias = true;
-
-  Shape weights() const { return {filters, src[1], kernel[0], kernel[1]}; }
-  ops::ConvParams params() const { return {kernel, {1, 1}, {1, 1}, pad_begin, pad_end, 1, bias, activation}; }
-  Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
-  ops::ConvDesc desc(const Layout& weights_layout) const {
-    ops::ConvDesc d;
-    d.params = params();
-    d.src = {src, DType::f32, Layout::channels_last(src)};
-    d.weights = {weights(), DType::f32, weights_layout};
-    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
-    return d;
-  }
-};
-
-std::vector<FftConvCase> fft_cases() {
+std::vector<ImageConvCase> fft_cases() {
   const Shape none{0, 0};
   const ops::EltwiseParams relu{ops::EltwiseKind::relu}, leaky{ops::EltwiseKind::leaky_relu, 0.3f};
   return {
@@ -56,14 +35,11 @@ std::vector<FftConvCase> fft_cases() {
   };
 }
 
-class FftConvTest : public CaseTest<FftConvCase> {};
+class FftConvTest : public CaseTest<ImageConvCase> {};
 
 TEST_P(FftConvTest, ErrorIsThatOfADirectConvolution) {
   if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
-  const Array x = oracle::random_uniform(c().src, "src"),
-              w = oracle::random_uniform(c().weights(), "weights", -0.5, 0.5),
-              dy = oracle::random_uniform(c().dst(), "diff_dst"),
-              b = c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array();
+  const ConvOperands o(c().src, c().weights(), c().dst(), c().bias);
   for (const auto& layout : {Layout::channels_last(c().weights()), Layout::plain(c().weights())}) {
     const auto d = c().desc(layout);
     const auto direct = kokkos::make(d);
@@ -72,12 +48,11 @@ TEST_P(FftConvTest, ErrorIsThatOfADirectConvolution) {
       SCOPED_TRACE(to_string(v));
       const auto made = kokkos::make_fft_conv(d, v);
       ASSERT_TRUE(made.primitive) << made.unsupported_reason;
-      const Array want = conv_result(c().params(), v, x, w, b, dy);
-      const Array got = run_conv(ctx(), *made.primitive, v, x, w, b, dy);
+      const Array want = conv_result(c().params(), v, o);
+      const Array got = run_conv(ctx(), *made.primitive, v, o);
       EXPECT_TRUE(close(got, want, "result", {1e-5, 1e-5}));
       // Sums of few terms have nearly no error in a direct convolution: what a few roundings make is always allowed.
-      const ConvErrors of_direct = errors_of(run_conv(ctx(), *direct.primitive, v, x, w, b, dy), want),
-                       e = errors_of(got, want);
+      const ConvErrors of_direct = errors_of(run_conv(ctx(), *direct.primitive, v, o), want), e = errors_of(got, want);
       const double size = errors_of(Array(want.shape), want).mean, rounding = 1e-7 * size;
       EXPECT_LE(e.mean, 2 * (of_direct.mean + rounding)) << of_direct.mean / size;
       EXPECT_LE(e.largest, 4 * (of_direct.largest + 4 * rounding)) << of_direct.largest / size;
@@ -107,14 +82,13 @@ TEST_P(FftConvTest, ReadsBf16) {
 TEST(FftConv, KeepsWhatIsNotFiniteInItsTiles) {
   Context& ctx = context("kokkos");
   if (!ctx.device().has_small_caches()) GTEST_SKIP() << "for CPUs";
-  const FftConvCase c{"", "", {2, 4, 40, 12}, 4, {5, 5}, {2, 2}, {2, 2}};
+  const ImageConvCase c{"", "", {2, 4, 40, 12}, 4, {5, 5}, {2, 2}, {2, 2}};
   const auto d = c.desc(Layout::channels_last(c.weights()));
-  Array x = oracle::random_uniform(c.src, "src");
-  x[0] = std::numeric_limits<double>::quiet_NaN();
+  ConvOperands o(c.src, c.weights(), c.dst(), c.bias);
+  o.x[0] = std::numeric_limits<double>::quiet_NaN();
   const auto made = kokkos::make_fft_conv(d, Verb::forward);
   ASSERT_TRUE(made.primitive);
-  const Array got = run_conv(ctx, *made.primitive, Verb::forward, x, oracle::random_uniform(c.weights(), "weights"),
-                             oracle::random_uniform(Shape{4}, "bias"), Array(c.dst()));
+  const Array got = run_conv(ctx, *made.primitive, Verb::forward, o);
   EXPECT_TRUE(std::isnan(got[0]));
   std::int64_t finite = 0;
   for (std::int64_t i = 0; i < got.elements(); ++i) finite += std::isfinite(got[i]);
@@ -122,7 +96,7 @@ TEST(FftConv, KeepsWhatIsNotFiniteInItsTiles) {
 }
 
 INSTANTIATE_TEST_SUITE_P(FftConv, FftConvTest, ::testing::ValuesIn([] {
-                           std::vector<OnContext<FftConvCase>> all;
+                           std::vector<OnContext<ImageConvCase>> all;
                            for (const auto& c : fft_cases()) all.push_back({c, "kokkos"});
                            return all;
                          }()),
@@ -131,12 +105,12 @@ INSTANTIATE_TEST_SUITE_P(FftConv, FftConvTest, ::testing::ValuesIn([] {
 TEST(FftConv, SaysWhatItDoesNotTake) {
   if (!context("kokkos").device().has_small_caches()) GTEST_SKIP() << "for CPUs";
   const Shape src{1, 8, 12, 12}, none{0, 0};
-  const auto reason = [&](const FftConvCase& c, bool exact = false) {
+  const auto reason = [&](const ImageConvCase& c, bool exact = false) {
     auto d = c.desc(Layout::channels_last(c.weights()));
     d.exact = exact;
     return kokkos::make_fft_conv(d, Verb::forward).unsupported_reason;
   };
-  const FftConvCase fit{"", "", src, 12, {8, 3}, none, none};
+  const ImageConvCase fit{"", "", src, 12, {8, 3}, none, none};
   auto small = fit, large = fit, odd = fit;
   small.kernel = {3, 3}, large.kernel = {10, 3}, odd.filters = 6;
   EXPECT_EQ(reason(fit), "");

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tests/ops/conv_runs.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
@@ -11,28 +12,7 @@ namespace {
 using ops::Role;
 using ops::Verb;
 
-struct RowWinogradCase {
-  std::string name, about;
-  Shape src;
-  std::int64_t filters;
-  Shape kernel, pad_begin, pad_end;
-  ops::EltwiseParams activation = {};
-  bool bias = true;
-
-  Shape weights() const { return {filters, src[1], kernel[0], kernel[1]}; }
-  ops::ConvParams params() const { return {kernel, {1, 1}, {1, 1}, pad_begin, pad_end, 1, bias, activation}; }
-  Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
-  ops::ConvDesc desc(const Layout& weights_layout) const {
-    ops::ConvDesc d;
-    d.params = params();
-    d.src = {src, DType::f32, Layout::channels_last(src)};
-    d.weights = {weights(), DType::f32, weights_layout};
-    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
-    return d;
-  }
-};
-
-std::vector<RowWinogradCase> row_winograd_cases() {
+std::vector<ImageConvCase> row_winograd_cases() {
   const Shape none{0, 0};
   const ops::EltwiseParams relu{ops::EltwiseKind::relu}, leaky{ops::EltwiseKind::leaky_relu, 0.3f};
   return {
@@ -48,16 +28,8 @@ std::vector<RowWinogradCase> row_winograd_cases() {
   };
 }
 
-class RowWinogradTest : public CaseTest<RowWinogradCase> {
+class RowWinogradTest : public CaseTest<ImageConvCase> {
  protected:
-  struct Operands {
-    Array x, w, dy, b;
-  };
-  Operands operands() const {
-    return {oracle::random_uniform(c().src, "src"), oracle::random_uniform(c().weights(), "weights", -0.5, 0.5),
-            oracle::random_uniform(c().dst(), "diff_dst"),
-            c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array()};
-  }
   std::unique_ptr<ops::Conv> make(const ops::ConvDesc& d, Verb v) {
     auto made = kokkos::make_row_winograd_conv(d, v);
     EXPECT_TRUE(made.primitive) << made.unsupported_reason;
@@ -67,7 +39,7 @@ class RowWinogradTest : public CaseTest<RowWinogradCase> {
 
 TEST_P(RowWinogradTest, EqualsTheDefinition) {
   if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
-  const Operands o = operands();
+  const ConvOperands o(c().src, c().weights(), c().dst(), c().bias);
   for (const auto& layout : {Layout::channels_last(c().weights()), Layout::plain(c().weights())}) {
     const auto d = c().desc(layout);
     const auto bias = o.b.empty() ? Tensor() : put(ctx(), o.b, Layout::plain(o.b.shape));
@@ -98,7 +70,7 @@ TEST_P(RowWinogradTest, EqualsTheDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(RowWinograd, RowWinogradTest, ::testing::ValuesIn([] {
-                           std::vector<OnContext<RowWinogradCase>> all;
+                           std::vector<OnContext<ImageConvCase>> all;
                            for (const auto& c : row_winograd_cases()) all.push_back({c, "kokkos"});
                            return all;
                          }()),
@@ -107,12 +79,12 @@ INSTANTIATE_TEST_SUITE_P(RowWinograd, RowWinogradTest, ::testing::ValuesIn([] {
 TEST(RowWinograd, SaysWhatItDoesNotTake) {
   if (!context("kokkos").device().has_small_caches()) GTEST_SKIP() << "for CPUs";
   const Shape src{1, 8, 12, 12}, none{0, 0};
-  const auto reason = [&](const RowWinogradCase& c, bool exact = false) {
+  const auto reason = [&](const ImageConvCase& c, bool exact = false) {
     auto d = c.desc(Layout::channels_last(c.weights()));
     d.exact = exact;
     return kokkos::make_row_winograd_conv(d, Verb::forward).unsupported_reason;
   };
-  const RowWinogradCase fit{"", "", src, 12, {8, 3}, none, none};
+  const ImageConvCase fit{"", "", src, 12, {8, 3}, none, none};
   auto wide = fit, square = fit;
   wide.kernel = {3, 7};
   square.kernel = {3, 3}, square.filters = 32;

@@ -10,7 +10,6 @@
 namespace keelson::testing {
 namespace {
 
-using ops::Role;
 using ops::Verb;
 
 struct WinogradCase {
@@ -76,17 +75,14 @@ class WinogradTest : public CaseTest<WinogradCase> {};
 
 TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
   if (!ctx().device().has_small_caches()) GTEST_SKIP() << "for CPUs";
-  const Array x = oracle::random_uniform(c().src, "src"),
-              w = oracle::random_uniform(c().weights(), "weights", -0.5, 0.5),
-              dy = oracle::random_uniform(c().dst(), "diff_dst"),
-              b = c().bias ? oracle::random_uniform(Shape{c().filters}, "bias") : Array();
+  const ConvOperands o(c().src, c().weights(), c().dst(), c().bias);
   for (const auto& layout : {Layout::channels_last(c().weights()), Layout::plain(c().weights())}) {
     const auto d = c().desc(layout);
     const auto direct = kokkos::make(d);
     ASSERT_TRUE(direct.primitive) << direct.unsupported_reason;
     for (const Verb v : {Verb::forward, Verb::backward_data, Verb::backward_weights}) {
-      const Array want = conv_result(c().params(), v, x, w, b, dy);
-      const ConvErrors of_direct = errors_of(run_conv(ctx(), *direct.primitive, v, x, w, b, dy), want);
+      const Array want = conv_result(c().params(), v, o);
+      const ConvErrors of_direct = errors_of(run_conv(ctx(), *direct.primitive, v, o), want);
       for (const int m : kokkos::winograd_sizes) {
         SCOPED_TRACE(fmt::format("{} m {}", to_string(v), m));
         const auto made = kokkos::make_winograd_conv(d, v, m);
@@ -99,7 +95,7 @@ TEST_P(WinogradTest, ErrorIsAFewTimesThatOfADirectConvolution) {
           continue;
         }
         ASSERT_TRUE(made.primitive) << made.unsupported_reason;
-        const Array got = run_conv(ctx(), *made.primitive, v, x, w, b, dy);
+        const Array got = run_conv(ctx(), *made.primitive, v, o);
         const ConvErrors e = errors_of(got, want);
         EXPECT_TRUE(close(got, want, "result", {1e-5, 1e-5}));
         // Sums of few terms have nearly no error in a direct convolution: what one rounding makes is always allowed.

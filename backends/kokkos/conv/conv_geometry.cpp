@@ -7,6 +7,12 @@
 
 namespace keelson::kokkos {
 
+ops::Cost conv_cost(const ops::ConvDesc& d, ops::Verb verb) {
+  const auto bias = d.params.bias && verb != ops::Verb::backward_data ? d.dst.shape[1] : 0;
+  const auto bytes = d.src.bytes() + d.weights.bytes() + d.dst.bytes();
+  return {conv_flops(d), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
+}
+
 ConvGeometry::ConvGeometry(const ops::ConvDesc& d)
     : src(d.src.shape, d.src.layout),
       dst(d.dst.shape, d.dst.layout),

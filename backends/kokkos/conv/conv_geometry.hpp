@@ -19,6 +19,9 @@ struct ConvGeometry {
   explicit ConvGeometry(const ops::ConvDesc& d);
 };
 
+/// FLOPs by the definition, and the bytes of all operands.
+ops::Cost conv_cost(const ops::ConvDesc& d, ops::Verb verb);
+
 /// (kernel..., I, O), O fastest: the columns of the forward kernel.
 Layout filters_last(const Shape& weights);
 

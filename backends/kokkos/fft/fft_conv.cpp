@@ -22,11 +22,7 @@ class FftConv : public Conv {
 
   Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
   std::string name(Verb) const override { return "fft:16x16"; }
-  Cost cost(Verb v) const override {
-    const auto bias = d_.params.bias && v != Verb::backward_data ? d_.dst.shape[1] : 0;
-    const auto bytes = d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes();
-    return {conv_flops(d_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
-  }
+  Cost cost(Verb v) const override { return conv_cost(d_, v); }
   void forward(const Forward<ops::Tensors>&) override { not_made(); }
   void backward_data(const BackwardData<ops::Tensors>&) override { not_made(); }
   void backward_weights(const BackwardWeights<ops::Tensors>&) override { not_made(); }

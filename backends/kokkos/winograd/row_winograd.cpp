@@ -67,11 +67,7 @@ class RowWinogradConv final : public Conv {
 
   Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
   std::string name(Verb) const override { return fmt::format("winograd:1x{}", grid_.m); }
-  Cost cost(Verb v) const override {
-    const auto bias = d_.params.bias && v != Verb::backward_data ? d_.dst.shape[1] : 0;
-    const auto bytes = d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes();
-    return {conv_flops(d_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
-  }
+  Cost cost(Verb v) const override { return conv_cost(d_, v); }
   std::size_t scratch_bytes(Verb) const override {
     MemoryParts parts(nullptr);
     take(parts);
