@@ -272,6 +272,7 @@ ConvDescriptors::ConvDescriptors(const LibraryPtr& library, const ops::ConvDesc&
       training_(d.training),
       is_shallow_(d.src.shape.rank() == 5 && d.params.dilation[0] * (d.params.kernel[0] - 1) >= d.src.shape[2]),
       skips_(std::ranges::any_of(d.params.stride, [](std::int64_t s) { return s > 1; })),
+      has_few_channels_(d.src.shape[1] < 16),
       stride_(to_dims(d.params.stride)),
       gaps_(to_dims(d.params.dilation)),  // oneDNN counts the gaps between taps
       begin_(to_dims(d.params.pad_begin)),
@@ -328,7 +329,8 @@ ConvKinds::BackwardWeights::primitive_desc ConvDescriptors::backward_weights(
 bool ConvDescriptors::is_wrong(ops::Verb verb, std::string_view implementation) const {
   if (verb != ops::Verb::backward_weights) return false;
   const auto is = [&](std::string_view name) { return implementation.find(name) != implementation.npos; };
-  return (is_shallow_ && is("jit_bf16")) || (skips_ && is("jit_1x1:avx2"));
+  return (is_shallow_ && is("jit_bf16")) || (skips_ && is("jit_1x1:avx2")) ||
+         (skips_ && has_few_channels_ && (is("jit_1x1") || is("jit_bf16_1x1")));
 }
 
 ops::CandidateList<ops::Conv> further_implementations(const LibraryPtr& library,

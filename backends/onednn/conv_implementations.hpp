@@ -30,9 +30,9 @@ class ConvDescriptors {
   ConvKinds::BackwardWeights::primitive_desc backward_weights(const Operands& o,
                                                               const ConvKinds::Forward::primitive_desc& forward) const;
   /// Whether oneDNN (3.12) computes the verb wrongly. In three dims, with a kernel deeper than src, its 16-bit kernels
-  /// for the gradient of the weights leave old values of the memory in the sums of some taps. On processors with AVX2
-  /// alone, the kernel for the gradient of pointwise weights adds elements of wrong channels where a stride skips
-  /// positions and the channels do not fill a vector.
+  /// for the gradient of the weights leave old values of the memory in the sums of some taps. Where a stride skips
+  /// positions and the channels of src do not fill a vector, its kernels for the gradient of pointwise weights add
+  /// elements of wrong channels (with AVX2 alone) or write behind their scratch memory (with AVX-512, several threads).
   bool is_wrong(ops::Verb verb, std::string_view implementation) const;
 
  private:
@@ -41,6 +41,7 @@ class ConvDescriptors {
   bool training_;
   bool is_shallow_;                      ///< three dims, and the kernel is deeper than src
   bool skips_;                           ///< a stride above 1
+  bool has_few_channels_;                ///< src has fewer channels than an AVX-512 register has floats
   dnnl::memory::desc bias_, diff_bias_;  ///< zero: there is none
   dnnl::memory::dims stride_, gaps_, begin_, end_;
 };

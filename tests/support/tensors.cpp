@@ -1,6 +1,10 @@
 #include "tests/support/tensors.hpp"
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
 #include <cstring>
+#include <exception>
 
 #include "engine/tensor/half.hpp"
 
@@ -8,8 +12,40 @@ namespace keelson::testing {
 
 namespace {
 
+constexpr std::size_t guard_bytes = 4096;  // a multiple of the alignment that primitives ask for
+constexpr unsigned char guard_value = 0xa5;
+
+/// Fails the test if a guard, `bytes` before or behind an operand, has changed.
+void expect_unchanged(Device& device, const unsigned char* guard, const char* where, const TensorDesc& desc) try {
+  std::vector<unsigned char> now(guard_bytes);
+  device.fence();
+  device.copy_to_host(now.data(), guard, now.size());
+  const auto changed = std::ranges::find_if(now, [](unsigned char c) { return c != guard_value; });
+  EXPECT_EQ(changed, now.end()) << "a primitive wrote " << where << " an operand of " << to_string(desc) << " (byte "
+                                << changed - now.begin() << " of " << guard_bytes << ")";
+} catch (const std::exception& e) {
+  ADD_FAILURE() << e.what();  // called by a destructor
+}
+
+/// A tensor of zeros between two guards. The test fails when the memory is released if a primitive wrote to a guard.
+Tensor allocate(Context& context, const TensorDesc& desc) {
+  const std::size_t bytes = desc.bytes();
+  const Tensor memory = context.allocate(
+      TensorDesc::plain({static_cast<std::int64_t>(bytes + 2 * guard_bytes)}, DType::u8), "test operand");
+  auto* before = static_cast<unsigned char*>(memory.raw());
+  auto* data = before + guard_bytes;
+  const std::vector<unsigned char> guard(guard_bytes, guard_value);
+  context.device().copy_from_host(before, guard.data(), guard.size());
+  context.device().copy_from_host(data + bytes, guard.data(), guard.size());
+  const std::shared_ptr<void> owner(data, [memory, before, desc, device = &context.device()](void* operand) {
+    expect_unchanged(*device, before, "before", desc);
+    expect_unchanged(*device, static_cast<unsigned char*>(operand) + desc.bytes(), "behind", desc);
+  });
+  return {desc, data, owner};
+}
+
 Tensor put_raw(Context& context, const TensorDesc& desc, const void* data) {
-  Tensor t = context.allocate(desc, "test operand");
+  Tensor t = allocate(context, desc);
   context.device().copy_from_host(t.raw(), data, t.bytes());
   return t;
 }
@@ -29,7 +65,7 @@ void convert(Context& context, const Tensor& src, const Tensor& dst) {
 }  // namespace
 
 Tensor put(Context& context, const Array& a, const Layout& layout, DType type) {
-  const Tensor t = context.allocate({a.shape, type, layout}, "test operand");
+  const Tensor t = allocate(context, {a.shape, type, layout});
   const auto values = cast<float>(a);
   if (type == DType::f32) {
     context.write_plain(t, values.data());

@@ -13,6 +13,8 @@ namespace keelson::testing {
 
 using oracle::Array;
 
+// The memory of these tensors lies between two guards. The test fails if a primitive wrote to a guard.
+
 /// A tensor of f32, bf16 or f16 in `layout` with the rounded values of `a`.
 Tensor put(Context& context, const Array& a, const Layout& layout, DType type = DType::f32);
 /// A tensor whose logical elements have a value that no result may keep; padding is zero.
