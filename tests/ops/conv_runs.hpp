@@ -24,6 +24,18 @@ inline ConvErrors errors_of(const Array& got, const Array& want) {
   return e;
 }
 
+/// src and dst are channels-last, all is f32.
+inline ops::ConvDesc channels_last_conv(const ops::ConvParams& params, const Shape& src, const Shape& weights,
+                                        const Layout& weights_layout) {
+  const Shape dst = ops::conv_dst_shape(src, params, weights[0]);
+  ops::ConvDesc d;
+  d.params = params;
+  d.src = {src, DType::f32, Layout::channels_last(src)};
+  d.weights = {weights, DType::f32, weights_layout};
+  d.dst = {dst, DType::f32, Layout::channels_last(dst)};
+  return d;
+}
+
 /// A convolution of channels-last images, without stride and dilation.
 struct ImageConvCase {
   std::string name, about;
@@ -37,12 +49,7 @@ struct ImageConvCase {
   ops::ConvParams params() const { return {kernel, {1, 1}, {1, 1}, pad_begin, pad_end, 1, bias, activation}; }
   Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
   ops::ConvDesc desc(const Layout& weights_layout) const {
-    ops::ConvDesc d;
-    d.params = params();
-    d.src = {src, DType::f32, Layout::channels_last(src)};
-    d.weights = {weights(), DType::f32, weights_layout};
-    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
-    return d;
+    return channels_last_conv(params(), src, weights(), weights_layout);
   }
 };
 

@@ -34,12 +34,7 @@ struct WinogradCase {
   }
   Shape dst() const { return ops::conv_dst_shape(src, params(), filters); }
   ops::ConvDesc desc(const Layout& weights_layout) const {
-    ops::ConvDesc d;
-    d.params = params();
-    d.src = {src, DType::f32, Layout::channels_last(src)};
-    d.weights = {weights(), DType::f32, weights_layout};
-    d.dst = {dst(), DType::f32, Layout::channels_last(dst())};
-    return d;
+    return channels_last_conv(params(), src, weights(), weights_layout);
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "backends/kokkos/common/caches.hpp"
 #include "backends/kokkos/conv/conv_bias.hpp"
+#include "backends/kokkos/conv/one_verb_conv.hpp"
 #include "backends/kokkos/fft/fft_conv_kernels.hpp"
 #include "backends/kokkos/winograd/winograd_passes.hpp"
 #include "engine/base/error.hpp"
@@ -15,35 +16,18 @@ namespace {
 
 using namespace ops;
 
-/// One verb of a convolution; the others fail.
-class FftConv : public Conv {
- public:
-  FftConv(const ConvDesc& d, Verb verb) : d_(d), geometry_(d), verb_(verb) {}
-
-  Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
-  std::string name(Verb) const override { return "fft:16x16"; }
-  Cost cost(Verb v) const override { return conv_cost(d_, v); }
-  void forward(const Forward<ops::Tensors>&) override { not_made(); }
-  void backward_data(const BackwardData<ops::Tensors>&) override { not_made(); }
-  void backward_weights(const BackwardWeights<ops::Tensors>&) override { not_made(); }
-
- protected:
-  ConvDesc d_;
-  ConvGeometry geometry_;
-
- private:
-  [[noreturn]] void not_made() const { fail("made for {} only", to_string(verb_)); }
-
-  Verb verb_;
-};
+constexpr const char* kernel_name = "fft:16x16";
 
 /// The forward pass, or the gradient of src, which is the same with reversed taps.
 /// `T`: of the source and the weights.
 template <class T>
-class FftResults final : public FftConv {
+class FftResults final : public OneVerbConv {
  public:
   FftResults(const ConvDesc& d, Verb verb)
-      : FftConv(d, verb), turned_(verb == Verb::backward_data), kernels_(make_kernels(geometry_, turned_)) {
+      : OneVerbConv(d, verb, kernel_name),
+        geometry_(d),
+        turned_(verb == Verb::backward_data),
+        kernels_(make_kernels(geometry_, turned_)) {
     FftTiles<T>& k = kernels_;
     k.panels = ceil_div(k.result.channels, Index{vector_width});
     // A block's spectra, and the sums of a few panels, stay in the second cache level.
@@ -64,7 +48,7 @@ class FftResults final : public FftConv {
     return parts.used();
   }
   void forward(const Forward<ops::Tensors>& args) override {
-    if (turned_) return FftConv::forward(args);
+    if (turned_) return OneVerbConv::forward(args);
     const auto& [src, weights, bias, dst, scratch] = args;
     FftTiles<T> k = kernels_;
     k.bias = d_.params.bias ? bias.data<float>() : nullptr;
@@ -72,7 +56,7 @@ class FftResults final : public FftConv {
     run(k, src.data<T>(), weights.data<T>(), dst.data<float>(), scratch.raw());
   }
   void backward_data(const BackwardData<ops::Tensors>& args) override {
-    if (!turned_) return FftConv::backward_data(args);
+    if (!turned_) return OneVerbConv::backward_data(args);
     const auto& [diff_dst, weights, diff_src, scratch] = args;
     run(kernels_, diff_dst.data<T>(), weights.data<T>(), diff_src.data<float>(), scratch.raw());
   }
@@ -120,14 +104,16 @@ class FftResults final : public FftConv {
     launch(label, k.workers, k);
   }
 
+  ConvGeometry geometry_;
   bool turned_;
   FftTiles<T> kernels_;
 };
 
-class FftWeightGradient final : public FftConv {
+class FftWeightGradient final : public OneVerbConv {
  public:
   explicit FftWeightGradient(const ConvDesc& d)
-      : FftConv(d, Verb::backward_weights),
+      : OneVerbConv(d, Verb::backward_weights, kernel_name),
+        geometry_(d),
         grid_(geometry_.dst.n, geometry_.dst.extent[1], geometry_.dst.extent[2], geometry_.kernel, geometry_.pad),
         panels_(ceil_div(geometry_.co, Index{vector_width})),
         bias_(geometry_.dst) {
@@ -186,6 +172,7 @@ class FftWeightGradient final : public FftConv {
             parts.take_bytes(d_.writes_diff_bias() ? bias_.scratch_bytes() : 0)};
   }
 
+  ConvGeometry geometry_;
   FftGrid grid_;
   Index panels_, block_ = 1;
   BiasSums bias_;

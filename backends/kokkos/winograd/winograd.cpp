@@ -1,6 +1,7 @@
 #include "backends/kokkos/winograd/winograd.hpp"
 
 #include "backends/kokkos/conv/conv_bias.hpp"
+#include "backends/kokkos/conv/one_verb_conv.hpp"
 #include "backends/kokkos/winograd/winograd_passes.hpp"
 #include "engine/base/align.hpp"
 #include "engine/base/error.hpp"
@@ -11,32 +12,11 @@ namespace {
 
 using namespace ops;
 
-/// One verb of a convolution; the others fail.
-class WinogradConv : public Conv {
- public:
-  WinogradConv(const ConvDesc& d, Verb verb, int m) : d_(d), verb_(verb), name_(winograd_name(d.params.kernel, m)) {}
-
-  Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
-  std::string name(Verb) const override { return name_; }
-  Cost cost(Verb v) const override { return conv_cost(d_, v); }
-  void forward(const Forward<ops::Tensors>&) override { not_made(); }
-  void backward_data(const BackwardData<ops::Tensors>&) override { not_made(); }
-  void backward_weights(const BackwardWeights<ops::Tensors>&) override { not_made(); }
-
- protected:
-  ConvDesc d_;
-
- private:
-  [[noreturn]] void not_made() const { fail("made for {} only", to_string(verb_)); }
-
-  Verb verb_;
-  std::string name_;
-};
-
-class WinogradForward final : public WinogradConv {
+class WinogradForward final : public OneVerbConv {
  public:
   WinogradForward(const ConvDesc& d, int m)
-      : WinogradConv(d, Verb::forward, m), pass_(make_winograd_pass(d, Verb::forward, m)) {}
+      : OneVerbConv(d, Verb::forward, winograd_name(d.params.kernel, m)),
+        pass_(make_winograd_pass(d, Verb::forward, m)) {}
   std::size_t scratch_bytes(Verb) const override { return pass_->scratch_bytes(); }
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, weights, bias, dst, scratch] = args;
@@ -50,10 +30,11 @@ class WinogradForward final : public WinogradConv {
   std::unique_ptr<WinogradPass> pass_;
 };
 
-class WinogradBackwardData final : public WinogradConv {
+class WinogradBackwardData final : public OneVerbConv {
  public:
   WinogradBackwardData(const ConvDesc& d, int m)
-      : WinogradConv(d, Verb::backward_data, m), pass_(make_winograd_pass(d, Verb::backward_data, m)) {}
+      : OneVerbConv(d, Verb::backward_data, winograd_name(d.params.kernel, m)),
+        pass_(make_winograd_pass(d, Verb::backward_data, m)) {}
   std::size_t scratch_bytes(Verb) const override { return pass_->scratch_bytes(); }
   void backward_data(const BackwardData<ops::Tensors>& args) override {
     const auto& [diff_dst, weights, diff_src, scratch] = args;
@@ -65,10 +46,10 @@ class WinogradBackwardData final : public WinogradConv {
   std::unique_ptr<WinogradPass> pass_;
 };
 
-class WinogradBackwardWeights final : public WinogradConv {
+class WinogradBackwardWeights final : public OneVerbConv {
  public:
   WinogradBackwardWeights(const ConvDesc& d, int m)
-      : WinogradConv(d, Verb::backward_weights, m),
+      : OneVerbConv(d, Verb::backward_weights, winograd_name(d.params.kernel, m)),
         pass_(make_winograd_weights_pass(d, m)),
         bias_(Volume(d.dst.shape, d.dst.layout)) {}
   std::size_t scratch_bytes(Verb) const override { return align64(pass_->scratch_bytes()) + bias_.scratch_bytes(); }
