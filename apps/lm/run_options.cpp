@@ -47,6 +47,12 @@ void declare_network(RunOptions& o, app::Subcommand& v) {
       .stored();
   v.option("--init", o.init, "Initial weights are uniform between minus and plus this", "X").positive().stored();
   v.flag("--tied", o.tied, "The output layer has the embedding's weights").stored();
+  v.option("--sampled-softmax", o.sampled_softmax,
+           "Training estimates the softmax over all words from so many, drawn anew in each step; 0: from all. "
+           "Evaluation always computes all words",
+           "N")
+      .non_negative()
+      .stored();
   app::declare_precision(o, v, "matrix products' operands");
 }
 
@@ -118,6 +124,7 @@ nets::LstmLmOptions net_options(const RunOptions& o, std::int64_t vocabulary, st
           .dropout = o.dropout,
           .init = o.init,
           .tied = o.tied,
+          .sampled_softmax = o.sampled_softmax,
           .cell = o.cell == "gru" ? ops::CellKind::gru : ops::CellKind::lstm};
 }
 

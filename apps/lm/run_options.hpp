@@ -17,7 +17,7 @@ struct RunOptions : app::RunOptions {
   RunOptions();  ///< the optimizer's defaults are those of the published language models
 
   std::string cell = "lstm";
-  std::int64_t hidden = 200, embedding = 0, unroll = 20;
+  std::int64_t hidden = 200, embedding = 0, unroll = 20, sampled_softmax = 0;
   int layers = 2;
   float dropout = 0, init = 0.1f;
   bool tied = false;

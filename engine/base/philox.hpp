@@ -54,6 +54,12 @@ constexpr float uniform(const Key& k, std::uint64_t index) {
   return static_cast<float>(bits(k, index) >> 8) * (1.0f / 16777216.0f);
 }
 
+/// Uniform in [0, 1), multiples of 2^-53, from the bits of elements 2 * index and 2 * index + 1.
+constexpr double uniform_double(const Key& k, std::uint64_t index) {
+  const std::uint64_t random = std::uint64_t{bits(k, 2 * index)} << 32 | bits(k, 2 * index + 1);
+  return static_cast<double>(random >> 11) * 0x1p-53;
+}
+
 /// Uniform in 0 ... n - 1, from the bits of elements 2 * index and 2 * index + 1. The bias, at most n / 2^64, is
 /// negligible.
 constexpr std::uint64_t below(const Key& k, std::uint64_t index, std::uint64_t n) {

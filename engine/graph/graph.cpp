@@ -98,14 +98,15 @@ Var Graph::add(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs,
   return {this, static_cast<int>(nodes_.size()) - 1};
 }
 
-Var Graph::add_loss(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name) {
+Var Graph::add_loss(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name,
+                    std::map<std::string, std::string> shared) {
   if (loss_ >= 0)
     refuse(
         "the network has a loss already, {} ({}); expected one loss. Leave this one ({}) out, or make another graph "
         "for it",
         nodes_[static_cast<std::size_t>(loss_)].name, nodes_[static_cast<std::size_t>(loss_)].layer->kind(),
         layer->kind());
-  const Var v = add(std::move(layer), srcs, std::move(name));
+  const Var v = add(std::move(layer), srcs, std::move(name), std::move(shared));
   loss_ = v.node;
   return v;
 }

@@ -69,7 +69,8 @@ class Graph {
   /// Names a value that the caller reads after forward.
   void set_output(const std::string& name, Var v) { outputs_.push_back({name, v.node}); }
   /// Appends the scalar that training minimises, as add(). Throws InputError if the graph has a loss already.
-  Var add_loss(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name);
+  Var add_loss(std::shared_ptr<const Layer> layer, const std::vector<Var>& srcs, std::string name,
+               std::map<std::string, std::string> shared = {});
   /// Makes a value the loss, in the copy of a graph.
   void set_loss(Var v) { loss_ = v.node; }
 

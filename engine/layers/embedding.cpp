@@ -1,4 +1,5 @@
-#include "engine/ops/embedding.hpp"
+#include "engine/layers/embedding.hpp"
+
 #include "engine/layers/layers.hpp"
 #include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
@@ -52,7 +53,7 @@ class EmbeddingLayer : public Layer {
     std::shared_ptr<ops::Embedding> op = p.make(ops::EmbeddingDesc{p.src(0), TensorDesc::plain(table)});
     const BufferId dst = p.new_dst(Layout::plain(p.dst_shape()), p.result_type());
     p.forward(op, {.ids = ids, .weights = weights, .dst = dst});
-    return [op, ids, shape = p.dst_shape()](BackwardBuilder& b) { backward(b, op, ids, shape); };
+    return [op, ids](BackwardBuilder& b) { gradient_of_rows(b, "weights", op, ids, b.diff_dst()); };
   }
 
   void to_onnx(OnnxBuilder& b) const override {
@@ -61,31 +62,33 @@ class EmbeddingLayer : public Layer {
   }
 
  private:
-  /// Makes the gradient by rows. The rows are added to a dense gradient only if the plan needs a dense gradient.
-  static void backward(BackwardBuilder& b, const std::shared_ptr<ops::Embedding>& op, BufferId ids, const Shape& dst) {
-    const std::int64_t count = dst[0];
-    const TensorDesc values = TensorDesc::plain(dst);
-    const BufferId diff_dst = b.in_layout(b.diff_dst(), values.layout);
-    const bool by_rows = b.use_sparse("weights", count);
-    const SparseGradient g =
-        by_rows ? b.new_sparse_gradient("weights", count)
-                : SparseGradient{"", count, b.new_buffer("rows", TensorDesc::plain({count}, DType::s32)),
-                                 b.new_buffer("diff_rows", values)};
-    b.backward_weights(op, {.ids = ids, .diff_dst = diff_dst, .rows = g.rows, .diff_rows = g.values});
-    if (by_rows) return;
-    BufferId whole = b.gradient_so_far("weights");
-    const bool accumulate = whole != no_buffer;
-    if (!accumulate) whole = b.new_gradient("weights", Layout::any());
-    const BufferId plain = b.in_layout(whole, Layout::plain(b.desc(whole).shape));
-    KEELSON_EXPECT(plain == whole);  // the forward pass has already asked for a plain table
-    std::shared_ptr<ops::AddRows> add = b.make(ops::AddRowsDesc{values, b.desc(whole), accumulate});
-    b.forward(add, {.rows = g.rows, .diff_rows = g.values, .dst = whole}, "add rows");
-  }
-
   EmbeddingOptions options_;
 };
 
 }  // namespace
+
+void gradient_of_rows(BackwardBuilder& b, const std::string& parameter, const std::shared_ptr<ops::Embedding>& op,
+                      BufferId ids, BufferId diff_dst) {
+  const TensorDesc values = op->description().diff_rows_desc();
+  const std::int64_t count = values.shape[0];
+  const BufferId diff = b.in_layout(diff_dst, values.layout);
+  const bool by_rows = b.use_sparse(parameter, count);
+  const SparseGradient g = by_rows ? b.new_sparse_gradient(parameter, count)
+                                   : SparseGradient{"", count, b.new_buffer("rows", op->description().rows_desc()),
+                                                    b.new_buffer("diff_rows", values)};
+  b.backward_weights(op, {.ids = ids, .diff_dst = diff, .rows = g.rows, .diff_rows = g.values});
+  if (by_rows) return;
+  BufferId whole = b.gradient_so_far(parameter);
+  const bool accumulate = whole != no_buffer;
+  if (!accumulate) whole = b.new_gradient(parameter, Layout::any());
+  const BufferId plain = b.in_layout(whole, Layout::plain(b.desc(whole).shape));
+  KEELSON_EXPECT(plain == whole);  // the forward pass has already asked for a plain table
+  // A vector is a table of one column.
+  const TensorDesc& table = op->description().weights;
+  const BufferId rows = b.desc(whole).shape == table.shape ? whole : b.view(whole, table);
+  std::shared_ptr<ops::AddRows> add = b.make(ops::AddRowsDesc{values, table, accumulate});
+  b.forward(add, {.rows = g.rows, .diff_rows = g.values, .dst = rows}, "add rows");
+}
 
 Var embedding(Var ids, const EmbeddingOptions& options, const std::string& name) {
   if (options.entries < 1 || options.features < 1)

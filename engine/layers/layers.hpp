@@ -287,6 +287,21 @@ inline Var cross_entropy(Var logits, Var target) { return loss(logits, target, {
 inline Var binary_cross_entropy(Var logits, Var target) {
   return loss(logits, target, {ops::LossKind::binary_cross_entropy});
 }
+/// A softmax over many classes whose training computes only some of them.
+struct SampledSoftmaxOptions {
+  std::int64_t classes = 2;     ///< number of classes, the most frequent first
+  std::int64_t samples = 1;     ///< classes that are drawn in each step, fewer than `classes`
+  bool sum_rows = false;        ///< as in ops::LossParams
+  std::string weights_of = {};  ///< as in DenseOptions
+  Init weights_init = Init::glorot_uniform();
+  Init bias_init = Init::constant(0);
+};
+/// The cross entropy of dense(x, classes), with the same parameters: "weights" (classes, features) and "bias"
+/// (classes). x: (N, features) or (N * rows, features), target: as of cross_entropy(). The node is the graph's loss.
+/// Evaluation computes all classes. Training estimates the sum over all classes from `samples` of them, which are drawn
+/// anew in each step, the frequent ones more often, and from the row's class (ops/sampled_softmax.hpp). A step computes
+/// samples + rows logits a row. The gradient of the weights has rows for these classes alone, as that of an embedding.
+Var sampled_softmax(Var x, Var target, const SampledSoftmaxOptions& options, const std::string& name = "");
 /// A loss of the user's own formula: the mean of all elements of a sample's x becomes the loss of the sample, and the
 /// mean of the samples the graph's loss. x has any shape (N, ...) or (rows, F), and depends on predictions and targets
 /// by layers without parameters: mean_loss(power(prediction - target, 4)). importance: as of loss().

@@ -24,6 +24,7 @@
 #include "engine/ops/recurrent_cell.hpp"
 #include "engine/ops/resize.hpp"
 #include "engine/ops/rms_norm.hpp"
+#include "engine/ops/sampled_softmax.hpp"
 #include "engine/ops/shampoo.hpp"
 #include "engine/ops/transposed_conv.hpp"
 #include "engine/ops/update.hpp"
@@ -78,6 +79,8 @@
   X(RmsNormDesc)                \
   X(RunningFactorsDesc)         \
   X(RunningStatisticsDesc)      \
+  X(SampleClassesDesc)          \
+  X(SampledLogitsDesc)          \
   X(ShampooStepDesc)            \
   X(SoftmaxDesc)                \
   X(SumDesc)                    \

@@ -248,7 +248,7 @@ bool BackwardBuilder::use_sparse(const std::string& parameter, std::int64_t coun
   int users = 0;
   for (const Graph::Node& n : build_.nodes)
     for (const auto& [own, other] : n.shared) users += other == p.name ? 1 : 0;
-  if (!build_.sparse_allowed || users > 0 || node().shared.contains(parameter)) return false;
+  if (!build_.sparse_allowed || users > 0 || node().shared.contains(parameter) || p.shape.rank() < 2) return false;
   // Ring algorithms: an allgather moves (ranks - 1) parts to each rank, an allreduce 2 (ranks - 1) / ranks of the
   // whole.
   const std::int64_t width = p.held_shape()[1];

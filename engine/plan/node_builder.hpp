@@ -306,8 +306,8 @@ class BackwardBuilder : public NodeBuilder {
   /// Appends the reorders and sums that bring the gradients of new_gradient() to their final place.
   void finish_gradients();
   /// Whether to keep the gradient of this parameter as rows, if at most `count` rows are non-zero. True only if the
-  /// optimizer takes rows, no other node has the parameter, and the exchange of all ranks' rows moves fewer bytes than
-  /// the exchange of the whole gradient.
+  /// parameter has rows, the optimizer takes rows, no other node has the parameter, and the exchange of all ranks' rows
+  /// moves fewer bytes than the exchange of the whole gradient.
   bool use_sparse(const std::string& parameter, std::int64_t count) const;
   /// The buffers for such a gradient: plain (count) s32 and (count, width) f32, outside the arena.
   SparseGradient new_sparse_gradient(const std::string& parameter, std::int64_t count);

@@ -11,6 +11,9 @@ Graph lstm_lm(const LstmLmOptions& o) {
   if (o.tied && features != o.hidden)
     refuse("tied output weights need as many features per token as hidden units, not {} and {}", features, o.hidden);
   const Init init = Init::uniform(o.init);
+  if (o.sampled_softmax < 0 || o.sampled_softmax >= o.vocabulary)
+    refuse("a softmax over {} sampled words of {}: expected fewer than all, or 0 for all", o.sampled_softmax,
+           o.vocabulary);
   Graph graph;
   const Var x = graph.input("x", {o.unroll}, DType::s32), y = graph.input("y", {o.unroll}, DType::s32);
   Var v = embedding(x, {o.vocabulary, features, init}, "embedding");
@@ -18,13 +21,20 @@ Graph lstm_lm(const LstmLmOptions& o) {
   const RecurrentOptions recurrent{o.hidden, o.layers, o.dropout, init};
   v = o.cell == ops::CellKind::lstm ? lstm(v, recurrent, "lstm") : gru(v, recurrent, "gru");
   v = dropout(v, o.dropout, "output_dropout");
-  v = dense(v,
-            {.features = o.vocabulary,
-             .weights_of = o.tied ? "embedding" : "",
-             .weights_init = init,
-             .bias_init = init},  // as in the published code, where one initialiser is used for all parameters except
-                                  // the LSTM's biases
-            "output");
+  // As in the published code, one initialiser is used for all parameters except the LSTM's biases.
+  const std::string tied = o.tied ? "embedding" : "";
+  if (o.sampled_softmax > 0 && !o.logits_output) {
+    sampled_softmax(v, y,
+                    {.classes = o.vocabulary,
+                     .samples = o.sampled_softmax,
+                     .sum_rows = true,
+                     .weights_of = tied,
+                     .weights_init = init,
+                     .bias_init = init},
+                    "output");
+    return graph;
+  }
+  v = dense(v, {.features = o.vocabulary, .weights_of = tied, .weights_init = init, .bias_init = init}, "output");
   if (o.logits_output) graph.set_output("logits", v);
   loss(v, y, {.kind = ops::LossKind::cross_entropy, .sum_rows = true});
   return graph;

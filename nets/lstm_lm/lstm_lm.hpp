@@ -19,6 +19,7 @@ struct LstmLmOptions {
   float dropout = 0;                ///< on the embedding and on each layer's output, never from step to step
   float init = 0.1f;                ///< initial weights are uniform in +- init
   bool tied = false;  ///< the output layer's weights are the embedding's (Press & Wolf 2017); needs embedding == hidden
+  std::int64_t sampled_softmax = 0;          ///< words that training draws for the softmax; 0: all (sampled_softmax())
   ops::CellKind cell = ops::CellKind::lstm;  ///< LSTM or GRU
   bool logits_output = false;  ///< output "logits" (rows, vocabulary), for sampling; costs their memory in training
 };

@@ -88,6 +88,24 @@ void bind_simple_losses(nb::module_& m) {
       "Squares up to `delta`, absolute values beyond, as the graph's loss. sample_weight: as of loss().");
 }
 
+void bind_sampled_softmax(nb::module_& m) {
+  m.def(
+      "sampled_softmax",
+      [](const Value& x, const Value& target, std::int64_t classes, std::int64_t samples, bool sum_rows,
+         const std::string& weights_of, Name name) {
+        const SampledSoftmaxOptions options{
+            .classes = classes, .samples = samples, .sum_rows = sum_rows, .weights_of = weights_of};
+        return Value{x.network, sampled_softmax(x.var, target.var, options, name)};
+      },
+      nb::arg("x"), nb::arg("target"), nb::kw_only(), nb::arg("classes"), nb::arg("samples"),
+      nb::arg("sum_rows") = false, nb::arg("weights_of") = "", nb::arg("name") = "",
+      "The cross entropy of dense(x, classes), as the graph's loss, for many classes, the most frequent first. "
+      "Training\n"
+      "estimates the sum over all classes from `samples` of them, which are drawn anew in each step, and from the "
+      "row's\n"
+      "own. Evaluation computes all classes. Parameters as of dense(): 'weights' and 'bias'.");
+}
+
 void bind_mean_loss(nb::module_& m) {
   m.def(
       "mean_loss",
@@ -129,6 +147,7 @@ void bind_pixel_loss(nb::module_& m) {
 void bind_losses(nb::module_& m) {
   bind_loss(m);
   bind_simple_losses(m);
+  bind_sampled_softmax(m);
   bind_mean_loss(m);
   bind_pixel_loss(m);
 }

@@ -43,7 +43,8 @@ Made cosmoflow(const std::string& net, std::int64_t size, std::optional<int> cha
 }
 
 Made lstm_lm(std::int64_t vocabulary, std::int64_t hidden, int layers, std::int64_t unroll, std::int64_t embedding,
-             float dropout, float init, bool tied, const std::string& cell, bool logits_output) {
+             float dropout, float init, bool tied, const std::string& cell, bool logits_output,
+             std::int64_t sampled_softmax) {
   const nets::LstmLmOptions o{
       .vocabulary = vocabulary,
       .embedding = embedding,
@@ -53,6 +54,7 @@ Made lstm_lm(std::int64_t vocabulary, std::int64_t hidden, int layers, std::int6
       .dropout = dropout,
       .init = init,
       .tied = tied,
+      .sampled_softmax = sampled_softmax,
       .cell = choose<ops::CellKind>("cell", cell, {{"lstm", ops::CellKind::lstm}, {"gru", ops::CellKind::gru}}),
       .logits_output = logits_output};
   return made(nets::lstm_lm(o), "lm-" + cell,
@@ -226,9 +228,11 @@ void bind_nets(nb::module_& m) {
   m.def("lstm_lm", &lstm_lm, nb::arg("vocabulary") = 10000, nb::kw_only(), nb::arg("hidden") = 200,
         nb::arg("layers") = 2, nb::arg("unroll") = 20, nb::arg("embedding") = 0, nb::arg("dropout") = 0.0f,
         nb::arg("init") = 0.1f, nb::arg("tied") = false, nb::arg("cell") = "lstm", nb::arg("logits_output") = false,
+        nb::arg("sampled_softmax") = 0,
         "A recurrent language model (Zaremba et al. 2014): inputs 'x' and 'y' (unroll) int32, tokens and the next "
         "tokens.\n"
-        "With logits_output, the output 'logits' (rows, vocabulary). cell: 'lstm' or 'gru'.");
+        "With logits_output, the output 'logits' (rows, vocabulary). cell: 'lstm' or 'gru'.\n"
+        "sampled_softmax: training estimates the softmax from so many words, drawn anew in each step; 0: from all.");
   m.def(
       "tiramisu", &tiramisu, nb::kw_only(), nb::arg("rows") = t.rows, nb::arg("columns") = t.columns,
       nb::arg("channels") = t.channels, nb::arg("classes") = t.classes, nb::arg("first") = t.first,

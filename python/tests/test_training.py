@@ -377,3 +377,30 @@ def test_losses_are_those_of_their_formulas(context):
     assert binary == pytest.approx((numpy.log1p(numpy.exp(x)) - x * t).mean(), rel=1e-5)
     with pytest.raises(keelson.InputError, match="label smoothing 1: expected 0, or a number above 0 and below 1"):
         loss_of(lambda g, p: keelson.layers.cross_entropy(p, g.input("y", (), "int32"), label_smoothing=1.0))
+
+
+def test_a_sampled_softmax_learns_what_a_softmax_of_all_classes_evaluates(context):
+    numbers = numpy.random.default_rng(3).integers(0, 40, 480, dtype="int32")
+    fields = {"x": numpy.eye(40, dtype="float32")[numbers], "y": numbers}
+
+    def trainer(end, values=()):
+        graph = keelson.Graph("classes")
+        end(graph.input("x", (40,)), graph.input("y", (), "int32"))
+        parameters = keelson.Parameters(graph, context)
+        for name, value in dict(values).items():
+            parameters[name] = value
+        return parameters, keelson.Trainer(parameters, fields, fields, batch=batch_of(16), epochs=12,
+                                           optimizer=keelson.optim.SGD(), learning_rate=1.0)
+
+    layers = keelson.layers
+    sampled, training = trainer(lambda x, y: layers.sampled_softmax(x, y, classes=40, samples=8, name="out"))
+    assert training.validate().loss > 3.5  # log(40) = 3.7
+    training.run()
+    loss = training.validate().loss
+    assert loss < 0.5
+    _, other = trainer(lambda x, y: layers.cross_entropy(layers.dense(x, 40, name="out"), y), sampled)
+    assert other.validate().loss == pytest.approx(loss, rel=1e-5)
+    with pytest.raises(keelson.InputError, match="a sampled softmax of 40 of 40 classes: expected at least 1, and fewer"):
+        trainer(lambda x, y: layers.sampled_softmax(x, y, classes=40, samples=40))
+    with pytest.raises(keelson.InputError, match="takes one int32 class number for each of 1 rows per sample"):
+        trainer(lambda x, y: layers.sampled_softmax(x, x, classes=40, samples=8))

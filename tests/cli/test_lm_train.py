@@ -34,6 +34,7 @@ class Resume(LmCase):
         for kind, (cell, layers, options) in {
             "dropout": ("lstm", 2, ["--dropout", 0.5, "--momentum", 0.5, "--lr", 0.1]),
             "tied": ("lstm", 1, ["--tied", "--optimizer", "adam", "--lr", 0.01]),
+            "sampled": ("lstm", 1, ["--sampled-softmax", 20, "--lr", 0.1]),
             "gru": ("gru", 2, ["--schedule", "decay", "--decay-factor", 0.5, "--flat-epochs", 1, "--embedding", 8])}.items():
             with self.subTest(kind):
                 self.out = self.folder / kind

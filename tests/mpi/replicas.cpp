@@ -94,6 +94,28 @@ TEST_F(ReplicasTest, CarryStatesAndContinueOnAnyGrid) {
   }
 }
 
+/// All ranks draw the same classes, so that ranks compute what one rank computes, up to rounding.
+TEST_F(ReplicasTest, DrawTheSameClassesForASampledSoftmax) {
+  KEELSON_NEED_RANKS(2);
+  for (const bool tied : {false, true}) {
+    const Graph graph =
+        nets::lstm_lm({.vocabulary = 500, .hidden = 8, .layers = 1, .unroll = 5, .tied = tied, .sampled_softmax = 40});
+    const auto run = [&](Communicator* c) {
+      auto o = small_options();
+      o.optimizer = make_sgd(0);
+      o.schedule.base = 0.5;
+      return train_text(graph, c, o, -1, "", {});
+    };
+    const auto alone = world().split(rank(), 0);
+    const Trained got = run(&world()), want = run(alone.get());
+    ASSERT_EQ(got.losses.size(), want.losses.size());
+    for (std::size_t i = 0; i < want.losses.size(); ++i) EXPECT_NEAR(got.losses[i], want.losses[i], 1e-4) << i;
+    ASSERT_EQ(got.parameters.size(), want.parameters.size());
+    for (std::size_t i = 0; i < want.parameters.size(); ++i)
+      ASSERT_NEAR(got.parameters[i], want.parameters[i], 1e-4) << i;
+  }
+}
+
 /// The same with parts of layers, up to rounding. A checkpoint has whole parameters.
 TEST_F(ReplicasTest, WithPartsOfChannelsCarryStatesAndContinueOnAnyGrid) {
   KEELSON_NEED_RANKS(2);

@@ -46,13 +46,6 @@ std::vector<double> distinct(const Array& ids, std::int64_t entries) {
   return {found.begin(), found.end()};
 }
 
-Array get_s32(Context& context, const Tensor& t) {
-  std::vector<std::int32_t> values(static_cast<std::size_t>(t.elements()));
-  context.device().fence();
-  context.device().copy_to_host(values.data(), t.raw(), t.bytes());
-  return {t.shape(), std::vector<double>(values.begin(), values.end())};
-}
-
 class EmbeddingTest : public CaseTest<EmbeddingCase> {
  protected:
   Shape table() const { return {c().entries, c().width}; }

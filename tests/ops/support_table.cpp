@@ -84,6 +84,8 @@ const std::vector<SupportRow>& support_table() {
       {"RmsNorm",              "",                                   takes,   takes,   never,   never,   never},
       {"RunningFactors",     "",                                 takes,  never,  never,   never,   never},
       {"RunningStatistics",    "",                                   takes,   never,   never,   never,   never},
+      {"SampleClasses",       "",                                 takes,  never,  never,   never,   never},
+      {"SampledLogits",       "",                                 takes,  never,  never,   never,   never},
       {"ShampooStep",        "",                                 takes,  never,  never,   never,   never},
       {"Softmax",            "",                                 takes,  never,  if_fast, if_fast, may},
       {"Sum",                "strided",                          takes,  takes,  takes,   native,  may},
@@ -218,6 +220,8 @@ SupportCell cell(const PixelLossDesc& d, Device&) { return {"PixelLoss", "", d.p
 SupportCell cell(const ResizeDesc& d, Device&) { return {"Resize", "", d.src.dtype}; }
 SupportCell cell(const RmsNormDesc& d, Device&) { return {"RmsNorm", "", d.src.dtype}; }
 SupportCell cell(const RunningStatisticsDesc&, Device&) { return {"RunningStatistics", "", DType::f32}; }
+SupportCell cell(const SampleClassesDesc&, Device&) { return {"SampleClasses", "", DType::f32}; }
+SupportCell cell(const SampledLogitsDesc& d, Device&) { return {"SampledLogits", "", d.logits.dtype}; }
 SupportCell cell(const SoftmaxDesc& d, Device&) { return {"Softmax", "", d.src.dtype}; }
 SupportCell cell(const SumDesc& d, Device&) {
   return {"Sum", d.is_alike() ? strided_or_own(d.dst) : "terms with strides of their own", d.dst.dtype};
@@ -406,6 +410,14 @@ ResizeDesc example(DType t) {
 template <>
 RunningStatisticsDesc example(DType) {
   return {16};
+}
+template <>
+SampleClassesDesc example(DType) {
+  return {plain({8}, DType::s32), 100, 16};
+}
+template <>
+SampledLogitsDesc example(DType t) {
+  return {plain(matrix, t)};
 }
 template <>
 SumDesc example(DType t) {

@@ -298,6 +298,23 @@ TEST_P(OptimizersTest, OnlyPlainSgdTakesGradientsByRows) {
   EXPECT_EQ(update_of(Muon()), "update") << "by AdamW";
 }
 
+/// So does that of a sampled softmax, unless an embedding has the same table.
+TEST_P(OptimizersTest, PlainSgdTakesTheRowsOfASampledSoftmax) {
+  const auto updates_of = [&](const std::string& weights_of) {
+    Graph g;
+    const Var x = g.input("x", {4}, DType::s32), y = g.input("y", {4}, DType::s32);
+    sampled_softmax(embedding(x, {500, 6}, "embedding"), y, {.classes = 500, .samples = 16, .weights_of = weights_of},
+                    "out");
+    Parameters parameters(g, ctx(), 1);
+    const Sgd o;
+    const Executor e(g, parameters, {.batch = 2, .optimizer = &o});
+    return std::pair(ops_of(e, weights_of.empty() ? "out/weights" : "embedding/weights").back(),
+                     ops_of(e, "out/bias").back());
+  };
+  EXPECT_EQ(updates_of(""), std::pair(std::string("update of rows"), std::string("update")));
+  EXPECT_EQ(updates_of("embedding"), std::pair(std::string("update"), std::string("update")));
+}
+
 INSTANTIATE_TEST_SUITE_P(Contexts, OptimizersTest, ::testing::ValuesIn(network_contexts()),
                          [](const auto& info) { return info.param; });
 

@@ -119,6 +119,8 @@ std::vector<LayerCase> loss_cases() {
       {"cross_entropy", {5}, [=](Var x) { return cross_entropy(x, classes(x, {})); }},
       {"cross_entropy of rows", {4, 3}, [=](Var x) { return loss(flatten(x, ElementOrder::logical, 3), classes(x, {4}), {.kind = ops::LossKind::cross_entropy, .sum_rows = true}); }},
       {"binary_cross_entropy", {6}, [](Var x) { return binary_cross_entropy(x, sigmoid(x.graph->input("y", {6}))); }},
+      {"sampled_softmax", {4}, [=](Var x) { return sampled_softmax(x, classes(x, {}), {.classes = 9, .samples = 5}); }},
+      {"sampled_softmax of rows", {3, 4}, [=](Var x) { return sampled_softmax(flatten(x, ElementOrder::logical, 4), classes(x, {3}), {.classes = 20, .samples = 6, .sum_rows = true}); }},
       {"mean_loss", {6}, [](Var x) { return mean_loss(power(x - x.graph->input("y", {6}), 2) * exp(x)); }},
       {"mean_loss of images", {3, 2, 4}, [](Var x) { return mean_loss(log(scale(abs(x), 1, 0.5f))); }},
       {"mean_loss of rows, weighed", {4, 3}, [](Var x) { return mean_loss(softplus(flatten(x, ElementOrder::logical, 3)), "loss", x.graph->input("w", {})); }},

@@ -105,6 +105,13 @@ Tensor put_classes(Context& context, const Array& classes) {
   return put_raw(context, TensorDesc::plain(classes.shape, DType::s32), cast<std::int32_t>(classes).data());
 }
 
+Array get_s32(Context& context, const Tensor& t) {
+  std::vector<std::int32_t> values(static_cast<std::size_t>(t.elements()));
+  context.device().fence();
+  context.device().copy_to_host(values.data(), t.raw(), t.bytes());
+  return {t.shape(), std::vector<double>(values.begin(), values.end())};
+}
+
 Tensor put_f64(Context& context, const Array& a) {
   return put_raw(context, TensorDesc::plain(a.shape, DType::f64), a.data.data());
 }

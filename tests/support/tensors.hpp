@@ -25,6 +25,7 @@ Array get(Context& context, const Tensor& t);  ///< f32, bf16 or f16, any layout
 Array rounded(Array a, DType type);
 
 Tensor put_classes(Context& context, const Array& classes);  ///< plain s32
+Array get_s32(Context& context, const Tensor& t);            ///< plain s32
 Tensor put_f64(Context& context, const Array& a);            ///< plain f64
 Array get_f64(Context& context, const Tensor& t);
 Tensor put_step_params(Context& context, const ops::StepParams& step_params);

@@ -8,15 +8,16 @@
 /// these are the device's own functions. Errors are relative; a NaN stays a NaN.
 namespace keelson::kokkos {
 
-/// Error up to 2e-7; 0 up to rounding below -87.3, infinity above 88.8. Adding 1.5 * 2^23 rounds the exponent to an
+/// Error up to 2e-7; 0 below -87.3, infinity above 88.8. Adding 1.5 * 2^23 rounds the exponent to an
 /// integer in the last bits. A polynomial takes the rest, at most ln(2) / 2; its coefficients have the least maximal
 /// error, 3e-9.
 KOKKOS_FORCEINLINE_FUNCTION float fast_exp(float x) {
   if constexpr (!runs_on_host) return Kokkos::exp(x);
   constexpr float magic = 12582912.0f, log2_e = 1.44269504088896341f, ln2_high = 0.693359375f,
                   ln2_low = -2.12194440e-4f;
+  const bool vanishes = x < -87.3f;
   x = x > 89.0f ? 89.0f : x;
-  x = x < -87.3f ? -87.3f : x;
+  x = vanishes ? 0.0f : x;
   const float shifted = x * log2_e + magic, n = shifted - magic;
   const float r = x - n * ln2_high - n * ln2_low;
   float series = 0.00138145406f;
@@ -27,7 +28,7 @@ KOKKOS_FORCEINLINE_FUNCTION float fast_exp(float x) {
   series = series * r + 1.0f;
   series = series * r + 1.0f;
   const std::uint32_t exponent = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(magic) + 127;
-  return series * std::bit_cast<float>(exponent << 23);
+  return vanishes ? 0.0f : series * std::bit_cast<float>(exponent << 23);
 }
 
 /// Error up to 4e-7; at most 1 in size. A quotient of polynomials of x^2, times x, with the least maximal error (2e-8)
