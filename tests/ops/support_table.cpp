@@ -77,7 +77,7 @@ const std::vector<SupportRow>& support_table() {
       {"Product",            "",                                 takes,  takes,  never,   never,   never},
       {"RecurrentCell",      "",                                 takes,  takes,  never,   never,   never},
       {"Reorder",            "strided",                          takes,  takes,  takes,   takes,   takes},
-      {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   never,   never},
+      {"Reorder",            "between bf16 and f16",             takes,  takes,  never,   may,     may},
       {"Reorder",            "from or to f64",                   takes,  takes,  never,   never,   never},
       {"Reorder",            "oneDNN's own layout",              never,  never,  takes,   takes,   takes},
       {"Resize",             "",                                 takes,  takes,  never,   never,   never},
