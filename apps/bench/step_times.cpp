@@ -81,6 +81,8 @@ nlohmann::json row_json(const PlanRow& row, const DevicePeaks& peaks) {
           {"kernel", row.kernel},
           {"layout", row.layout},
           {"gflop", row.gflop},
+          {"least_gflop", row.least_gflop},
+          {"relative_error", row.relative_error},
           {"megabytes", row.megabytes},
           {"milliseconds", row.milliseconds},
           {"period", row.period},

@@ -51,6 +51,8 @@ std::string_view SwappedConv::backend_of(Verb verb) const {
 
 std::size_t SwappedConv::scratch_bytes(Verb verb) const { return conv_->scratch_bytes(swapped(verb)); }
 
+double SwappedConv::relative_error(Verb verb) const { return conv_->relative_error(swapped(verb)); }
+
 ops::Cost SwappedConv::cost(Verb verb) const {
   auto cost = conv_->cost(swapped(verb));
   if (verb == Verb::forward && d_.params.bias) cost.bytes += static_cast<double>(d_.dst.shape[1]) * sizeof(float);

@@ -18,6 +18,7 @@ class SwappedConv : public ops::TransposedConv {
   std::string name(ops::Verb verb) const override;
   std::string_view backend_of(ops::Verb verb) const override;
   std::size_t scratch_bytes(ops::Verb verb) const override;
+  double relative_error(ops::Verb verb) const override;
   ops::Cost cost(ops::Verb verb) const override;
 
   void backward_data(const BackwardData<ops::Tensors>& args) override;

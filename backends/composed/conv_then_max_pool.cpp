@@ -16,6 +16,7 @@ class ConvThenMaxPool final : public ConvMaxPoolForward {
   Layout layout(Verb v, Role r) const override { return r == Role::dst ? pool_->layout(v, r) : conv_->layout(v, r); }
   std::string name(Verb v) const override { return conv_->name(v) + ", then " + pool_->name(v); }
   std::string_view backend_of(Verb v) const override { return conv_->backend_of(v); }
+  double relative_error(Verb v) const override { return conv_->relative_error(v); }
   Cost cost(Verb v) const override {
     const Cost a = conv_->cost(v), b = pool_->cost(v);
     return {a.flops + b.flops, a.bytes + b.bytes};

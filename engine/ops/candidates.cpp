@@ -61,11 +61,19 @@ class CandidatesOfVerb {
       : asked_(asked), desc_(d), verb_(verb), worth_making_(first != nullptr) {
     const CandidateRequest<Desc> request{d, verb, first.get()};
     add(rows, request, Preference::preferred);
-    if (first) add(nullptr, {first->name(verb), [first] { return first; }});
+    if (first) add(nullptr, {first->name(verb), [first] { return first; }, first->cost(verb).fewest_flops});
     add(rows, request, Preference::equal);
   }
 
   bool worth_making() const { return worth_making_; }
+  /// As in Cost.
+  double fewest_flops() const {
+    double fewest = 0;
+    for (const Entry& e : all_)
+      if (const double flops = e.candidate.fewest_flops; flops > 0)
+        fewest = fewest > 0 ? std::min(fewest, flops) : flops;
+    return fewest;
+  }
   const std::string& why() const { return why_; }
 
   /// The fastest one, or the first if nothing is measured.
@@ -147,6 +155,7 @@ std::unique_ptr<typename Desc::Op> by_fastest_candidates(std::unique_ptr<typenam
   Desc d = desc;
   if (made) d.take_layouts(*made);
   VerbParts<Op> parts{made, made, made};
+  ByVerb<double> fewest_flops{};
   for (const Verb v : d.verbs()) {
     CandidatesOfVerb<Desc> candidates(made, desc, d, v, rows);
     if (!candidates.worth_making()) {
@@ -154,9 +163,10 @@ std::unique_ptr<typename Desc::Op> by_fastest_candidates(std::unique_ptr<typenam
       return nullptr;
     }
     auto& part = parts[static_cast<std::size_t>(v)] = candidates.fastest(device);
+    fewest_flops[static_cast<std::size_t>(v)] = candidates.fewest_flops();
     if (v == Verb::forward) d.take_layouts(*part);  // the gradients read what the forward pass has read
   }
-  auto all = std::make_unique<PerVerb<Op>>(std::move(parts));
+  auto all = std::make_unique<PerVerb<Op>>(std::move(parts), fewest_flops);
   all->set_backend(made ? made->backend() : all->backend_of(d.verbs().front()));
   return all;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,7 +26,11 @@ template <class Op>
 struct Candidate {
   std::string name;                           ///< of the verb's kernel; says fully what runs
   std::function<std::shared_ptr<Op>()> make;  ///< called when the candidate is timed or taken
+  double fewest_flops = 0;                    ///< of the verb, as in Cost
 };
+
+/// Candidates with a larger Primitive::relative_error() are left out.
+inline constexpr double most_relative_error = 3;
 
 /// What a row of a table has for a verb: candidates, or the reason why there are none.
 template <class Op>
@@ -71,7 +77,11 @@ auto found_by(Make make) {
     if (!made.primitive) return std::move(made.unsupported_reason);
     std::shared_ptr<typename Desc::Op> op = std::move(made.primitive);
     std::string name = op->name(r.verb);
-    return List({{std::move(name), [op = std::move(op)] { return op; }}});
+    if (const double error = op->relative_error(r.verb); error > most_relative_error)
+      return fmt::format("{} has {:.2g} times the rounding error of direct sums, more than {:.2g} times", name, error,
+                         most_relative_error);
+    const double fewest_flops = op->cost(r.verb).fewest_flops;
+    return List({{std::move(name), [op = std::move(op)] { return op; }, fewest_flops}});
   };
 }
 

@@ -6,7 +6,7 @@ namespace keelson {
 
 double DevicePeaks::share(const ops::Cost& work, double seconds) const {
   if (seconds <= 0) return 0;
-  return std::max(work.flops / flops_per_second, work.bytes / copy_bytes_per_second) / seconds;
+  return std::max(work.least_flops() / flops_per_second, work.bytes / copy_bytes_per_second) / seconds;
 }
 
 double DevicePeaks::attainable(double flops_per_byte) const {

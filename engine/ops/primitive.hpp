@@ -57,8 +57,14 @@ enum class Role : std::uint8_t {
 
 /// Work of one verb. `bytes` is the least traffic: every operand read or written once.
 struct Cost {
-  double flops = 0;  ///< 2 for a multiply-add
+  double flops = 0;  ///< 2 for a multiply-add; of a convolution those of its definition, whatever the algorithm
   double bytes = 0;  ///< bytes read and written
+  /// FLOPs of the products of the algorithm with the fewest, among those that the backends have for the verb; 0: none
+  /// has fewer than `flops`.
+  double fewest_flops = 0;
+
+  /// FLOPs of the algorithm with the fewest.
+  double least_flops() const { return fewest_flops > 0 ? fewest_flops : flops; }
 };
 
 /// Base of all primitives: one op, made once for fixed shapes, dtypes and layouts, bound to one context. Executing a
@@ -83,6 +89,9 @@ class Primitive {
   virtual bool merges(Verb) const { return false; }
   /// Whether Device::capture() can record the verb. Not if a library waits for the device in it.
   virtual bool can_be_captured(Verb) const { return true; }
+  /// The root of the mean square of the results' rounding errors, relative to that of direct sums in f32: about, for
+  /// random operands. Only algorithms with other products than those of the definition have another error than 1.
+  virtual double relative_error(Verb) const { return 1; }
   /// Work of one verb.
   virtual Cost cost(Verb) const { return {}; }
 

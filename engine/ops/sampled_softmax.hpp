@@ -69,9 +69,11 @@ class SampledLogits : public DescribedPrimitive<SampledLogitsDesc> {
   virtual void forward(const Forward<Tensors>& args) = 0;
 };
 
+/// "sample classes, target 4x20 s32 plain, 512 of 10000 classes"
 inline std::string describe(const SampleClassesDesc& d) {
   return fmt::format("sample classes, target {}, {} of {} classes", to_string(d.target), d.samples, d.classes);
 }
+/// "sampled logits 80x592 f32 plain"
 inline std::string describe(const SampledLogitsDesc& d) {
   return fmt::format("sampled logits {}", to_string(d.logits));
 }

@@ -117,6 +117,8 @@ struct PlanRow {
   std::string kernel;               ///< "brgconv:avx512_core"
   std::string layout;               ///< of the first result: "plain", "channels-last"
   double gflop = 0, megabytes = 0;  ///< work of the call in 10^9 FLOP; memory read and written in 10^6 bytes
+  double least_gflop = 0;           ///< Cost::least_flops() in 10^9 FLOP
+  double relative_error = 1;        ///< Primitive::relative_error()
   double milliseconds = 0;          ///< median over profiled steps in which the call runs; 0 if not profiled
   std::uint64_t period = 1;         ///< the call runs in one of so many steps (Every)
   double sent_megabytes = 0;        ///< of the start of a send: 10^6 bytes that travel to the other rank
@@ -132,7 +134,7 @@ struct PlanRow {
   double gigabytes_per_second() const { return milliseconds > 0 ? megabytes / milliseconds : 0; }
   /// Part of the attainable speed that was reached, 1 for all of it: DevicePeaks::share(). 0 if not profiled.
   double share(const DevicePeaks& peaks) const {
-    return peaks.share({gflop * 1e9, megabytes * 1e6}, milliseconds * 1e-3);
+    return peaks.share({least_gflop * 1e9, megabytes * 1e6}, milliseconds * 1e-3);
   }
 };
 

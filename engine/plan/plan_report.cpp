@@ -125,7 +125,9 @@ std::vector<PlanRow> plan_rows(const Program& program) {
       r.backend = computed->primitive->backend_of(computed->verb);
       r.kernel = computed->primitive->name(computed->verb);
       const ops::Cost cost = computed->primitive->cost(computed->verb);
+      r.relative_error = computed->primitive->relative_error(computed->verb);
       r.gflop = cost.flops * 1e-9;
+      r.least_gflop = cost.least_flops() * 1e-9;
       r.megabytes = cost.bytes * 1e-6;
     }
     if (const Communication* k = c.communication();
@@ -212,24 +214,24 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
     const std::string* cells[5] = {&r.phase, &r.node, &op, &r.backend, &r.kernel};
     for (int i = 0; i < 5; ++i) widths[i] = std::max(widths[i], cells[i]->size());
   }
-  const auto line = [&](const PlanRow& r, const std::array<std::string, 5>& numbers) {
+  const auto line = [&](const PlanRow& r, const std::array<std::string, 6>& numbers) {
     out << fmt::format("{:<{}} {:<{}} {:<{}} {:<{}} {:<{}}", r.phase, widths[0], r.node, widths[1], r.op_with_period(),
                        widths[2], r.backend, widths[3], r.kernel, widths[4]);
-    for (std::size_t i = 0; i < (peaks ? 5 : 4); ++i) out << fmt::format(" {:>9}", numbers[i]);
+    for (std::size_t i = 0; i < (peaks ? 6 : 5); ++i) out << fmt::format(" {:>9}", numbers[i]);
     out << "  " << r.layout << "\n";
   };
   const auto decimals = [](double value, int count, bool known = true) {
     return known ? fmt::format("{:.{}f}", value, count) : std::string("-");
   };
-  line({"phase", "node", "op", "backend", "kernel", "layout"}, {"GFLOP", "MB", "ms", "GFLOP/s", "of peak"});
+  line({"phase", "node", "op", "backend", "kernel", "layout"}, {"GFLOP", "MB", "error", "ms", "GFLOP/s", "of peak"});
   PlanRow total;
   double at_peak = 0;  // milliseconds at the machine's peaks; a call faster than its peak does not count for others
   for (const PlanRow& r : rows) {
     const bool timed = r.milliseconds > 0;
     const double share = peaks ? r.share(*peaks) : 0;
-    line(r,
-         {decimals(r.gflop, 3), decimals(r.megabytes, 2), decimals(r.milliseconds, 3, timed),
-          decimals(r.gflop_per_second(), 1, timed && r.gflop > 0), share > 0 ? decimals(100 * share, 1) + " %" : "-"});
+    line(r, {decimals(r.gflop, 3), decimals(r.megabytes, 2), decimals(r.relative_error, 1, r.relative_error != 1),
+             decimals(r.milliseconds, 3, timed), decimals(r.gflop_per_second(), 1, timed && r.gflop > 0),
+             share > 0 ? decimals(100 * share, 1) + " %" : "-"});
     const auto period = static_cast<double>(r.period);
     total.gflop += r.gflop / period;
     total.megabytes += r.megabytes / period;

@@ -134,7 +134,9 @@ class Bench(unittest.TestCase):
         conv = next(r for r in result["rows"] if r["node"] == "conv2" and r["phase"] == "forward")
         seconds = conv["milliseconds"] * 1e-3
         self.assertAlmostEqual(conv["gflop_per_second"] * seconds, conv["gflop"], 5)
-        share = max(conv["gflop_per_second"] * 1e9 / peaks["flops_per_second"],
+        self.assertLessEqual(conv["least_gflop"], conv["gflop"])
+        self.assertLessEqual(conv["relative_error"], 3)
+        share = max(conv["least_gflop"] / seconds * 1e9 / peaks["flops_per_second"],
                     conv["gigabytes_per_second"] * 1e9 / peaks["copy_bytes_per_second"])
         self.assertAlmostEqual(conv["share_of_peak"], share, 5)
 

@@ -3,13 +3,16 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "backends/registry.hpp"
 #include "engine/base/environment.hpp"
+#include "engine/ops/candidates.hpp"
 #include "engine/tune/autotuner.hpp"
 #include "tests/ops/conv_cases.hpp"
+#include "tests/ops/conv_runs.hpp"
 #include "tests/ops/op_test.hpp"
 
 /// All candidates for a convolution on a CPU: oneDNN's implementations with and without blocked layouts, the Kokkos
@@ -146,6 +149,7 @@ class ConvCandidatesTest : public CaseTest<CandidatesCase> {
 
 TEST_P(ConvCandidatesTest, AllComputeTheSame) {
   std::set<std::string> checked;
+  std::map<Verb, double> fewest_flops;
   for (std::size_t number = 0, most = 1; number < most; ++number) {
     const auto [op, candidates] = make_by(number);
     most = std::max(most, candidates);
@@ -155,7 +159,45 @@ TEST_P(ConvCandidatesTest, AllComputeTheSame) {
     if (!checked.insert(names).second) continue;
     SCOPED_TRACE(names);
     check_all(*op);
+    for (const Verb v : all_verbs) {
+      EXPECT_LE(op->relative_error(v), is_fast(op->name(v)) ? ops::most_relative_error : 1) << op->name(v);
+      const ops::Cost cost = op->cost(v);
+      EXPECT_LE(cost.least_flops(), cost.flops) << op->name(v);
+      EXPECT_EQ(fewest_flops.try_emplace(v, cost.fewest_flops).first->second, cost.fewest_flops)
+          << op->name(v) << ": the limit does not depend on the choice";
+    }
   }
+}
+
+/// A candidate with a quarter of the products.
+class RoundingConv : public ops::Conv {
+ public:
+  RoundingConv(const ops::ConvDesc& d, double error) : d_(d), error_(error) {}
+  Layout layout(Verb, Role r) const override { return ops::weighted_layout(d_, r); }
+  std::string name(Verb) const override { return "fast"; }
+  ops::Cost cost(Verb) const override { return {ops::conv_flops(d_), 0, ops::conv_flops(d_) / 4}; }
+  double relative_error(Verb) const override { return error_; }
+  void forward(const Forward<ops::Tensors>&) override {}
+  void backward_data(const BackwardData<ops::Tensors>&) override {}
+  void backward_weights(const BackwardWeights<ops::Tensors>&) override {}
+
+ private:
+  ops::ConvDesc d_;
+  double error_;
+};
+
+TEST(ConvCandidates, LeaveOutWhatRoundsTooMuch) {
+  const ConvCase c = conv_case("blocks_2d");
+  const ops::ConvDesc d = channels_last_conv(c.params, c.src, c.weights(), Layout::channels_last(c.weights()));
+  const auto found = [&](double error) {
+    const auto make = [&](const ops::ConvDesc& asked, Verb) -> ops::Expected<ops::Conv> {
+      return std::unique_ptr<ops::Conv>(std::make_unique<RoundingConv>(asked, error));
+    };
+    return ops::found_by<ops::ConvDesc>(make)({d, Verb::forward, nullptr});
+  };
+  EXPECT_EQ(found(3).candidates.size(), 1u);
+  EXPECT_EQ(found(3).candidates[0].fewest_flops, ops::conv_flops(d) / 4);
+  EXPECT_EQ(found(4).unsupported_reason, "fast has 4 times the rounding error of direct sums, more than 3 times");
 }
 
 /// A context of one backend has that backend's kernels alone, and a plan of several says which kernel is whose.

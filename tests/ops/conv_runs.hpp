@@ -24,6 +24,17 @@ inline ConvErrors errors_of(const Array& got, const Array& want) {
   return e;
 }
 
+/// Checks the errors of a verb by Primitive::relative_error(). of_direct: those of the direct convolution.
+inline void expect_errors(const ops::Primitive& op, ops::Verb v, const Array& got, const Array& want,
+                          const ConvErrors& of_direct) {
+  EXPECT_TRUE(close(got, want, "result", {1e-5, 1e-5}));
+  // Sums of few terms have nearly no error in a direct convolution: what one rounding makes is always allowed.
+  const double rounding = 1e-7 * errors_of(Array(want.shape), want).mean, times = 1.5 * op.relative_error(v);
+  const ConvErrors e = errors_of(got, want);
+  EXPECT_LE(e.mean, times * (of_direct.mean + rounding));
+  EXPECT_LE(e.largest, 4 * times * (of_direct.largest + rounding)) << "a single element's error varies more";
+}
+
 /// src and dst are channels-last, all is f32.
 inline ops::ConvDesc channels_last_conv(const ops::ConvParams& params, const Shape& src, const Shape& weights,
                                         const Layout& weights_layout) {

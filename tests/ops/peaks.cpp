@@ -9,10 +9,11 @@ namespace {
 
 TEST(Peaks, ShareIsThatOfTheTighterLimit) {
   const DevicePeaks peaks{100e9, 10e9};
-  EXPECT_DOUBLE_EQ(peaks.share({50e9, 1e9}, 1), 0.5);  // arithmetic limits
-  EXPECT_DOUBLE_EQ(peaks.share({1e9, 5e9}, 1), 0.5);   // memory limits
-  EXPECT_DOUBLE_EQ(peaks.share({0, 5e9}, 0.25), 2);    // from caches
-  EXPECT_DOUBLE_EQ(peaks.share({50e9, 1e9}, 0), 0);    // not measured
+  EXPECT_DOUBLE_EQ(peaks.share({50e9, 1e9}, 1), 0.5);         // arithmetic limits
+  EXPECT_DOUBLE_EQ(peaks.share({1e9, 5e9}, 1), 0.5);          // memory limits
+  EXPECT_DOUBLE_EQ(peaks.share({50e9, 1e9, 25e9}, 1), 0.25);  // by the algorithm with the fewest FLOPs
+  EXPECT_DOUBLE_EQ(peaks.share({0, 5e9}, 0.25), 2);           // from caches
+  EXPECT_DOUBLE_EQ(peaks.share({50e9, 1e9}, 0), 0);           // not measured
 }
 
 TEST(Peaks, RooflineBendsWhereTheLimitsMeet) {

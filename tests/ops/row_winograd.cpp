@@ -1,15 +1,12 @@
 #include "backends/kokkos/winograd/row_winograd.hpp"
 
-#include <algorithm>
-#include <cmath>
-
+#include "backends/kokkos/makers.hpp"
 #include "tests/ops/conv_runs.hpp"
 #include "tests/ops/op_test.hpp"
 
 namespace keelson::testing {
 namespace {
 
-using ops::Role;
 using ops::Verb;
 
 std::vector<ImageConvCase> row_winograd_cases() {
@@ -42,29 +39,15 @@ TEST_P(RowWinogradTest, EqualsTheDefinition) {
   const ConvOperands o(c().src, c().weights(), c().dst(), c().bias);
   for (const auto& layout : {Layout::channels_last(c().weights()), Layout::plain(c().weights())}) {
     const auto d = c().desc(layout);
-    const auto bias = o.b.empty() ? Tensor() : put(ctx(), o.b, Layout::plain(o.b.shape));
+    const auto direct = kokkos::make(d);
+    ASSERT_TRUE(direct.primitive) << direct.unsupported_reason;
     for (const Verb v : {Verb::forward, Verb::backward_data, Verb::backward_weights}) {
       SCOPED_TRACE(to_string(v));
       const auto op = make(d, v);
       ASSERT_TRUE(op);
-      const auto extra = scratch(ctx(), op->scratch_bytes(v));
-      if (v == Verb::forward) {
-        const auto dst = destination(ctx(), c().dst(), op->layout(v, Role::dst));
-        op->forward({put(ctx(), o.x, d.src.layout), put(ctx(), o.w, layout), bias, dst, extra});
-        EXPECT_TRUE(close(get(ctx(), dst), oracle::conv_forward(o.x, o.w, o.b, c().params()), "dst", {1e-5, 1e-5}));
-      } else if (v == Verb::backward_data) {
-        const auto dx = destination(ctx(), c().src, op->layout(v, Role::diff_src));
-        op->backward_data({put(ctx(), o.dy, d.dst.layout), put(ctx(), o.w, layout), dx, extra});
-        const Array want = oracle::conv_backward_data(o.dy, o.w, c().src, c().params());
-        EXPECT_TRUE(close(get(ctx(), dx), want, "diff_src", {1e-5, 1e-5}));
-      } else {
-        const auto dw = destination(ctx(), c().weights(), op->layout(v, Role::diff_weights));
-        const auto db = c().bias ? destination(ctx(), o.b.shape, Layout::plain(o.b.shape)) : Tensor();
-        op->backward_weights({put(ctx(), o.x, d.src.layout), put(ctx(), o.dy, d.dst.layout), dw, db, extra});
-        const Array want = oracle::conv_backward_weights(o.x, o.dy, c().weights(), c().params());
-        EXPECT_TRUE(close(get(ctx(), dw), want, "diff_weights", {1e-5, 1e-5}));
-        if (db) check(db, oracle::backward_bias(o.dy), "diff_bias");
-      }
+      const Array want = conv_result(c().params(), v, o);
+      const ConvErrors of_direct = errors_of(run_conv(ctx(), *direct.primitive, v, o), want);
+      expect_errors(*op, v, run_conv(ctx(), *op, v, o), want, of_direct);
     }
   }
 }

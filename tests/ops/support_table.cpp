@@ -368,18 +368,6 @@ MatMulDesc example(DType t) {
   return {plain(matrix, t), plain({16, 32}, t), plain({8, 32}, DType::f32)};
 }
 template <>
-MuonDirectionDesc example(DType t) {
-  return {plain(matrix, t)};
-}
-template <>
-MuonStepDesc example(DType t) {
-  return {plain(matrix, t)};
-}
-template <>
-OrthogonalizeDesc example(DType t) {
-  return {plain(matrix, t)};
-}
-template <>
 PixelCountsDesc example(DType) {
   return {plain({2, 8, 8}, DType::s32), 3};
 }
@@ -414,10 +402,6 @@ RunningStatisticsDesc example(DType) {
 template <>
 SampleClassesDesc example(DType) {
   return {plain({8}, DType::s32), 100, 16};
-}
-template <>
-SampledLogitsDesc example(DType t) {
-  return {plain(matrix, t)};
 }
 template <>
 SumDesc example(DType t) {

@@ -25,7 +25,7 @@ void from_json(const nlohmann::json& j, Measured<T>& m) {
 }
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Peaks, multiply_adds, copy, products, product_size)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, phase, node, op, backend, kernel, gflop, megabytes, milliseconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Call, phase, node, op, backend, kernel, gflop, least_gflop, megabytes, milliseconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepEnergy, joules_per_sample, joules_per_sample_above_idle, watts, seconds)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(StepFigures, seconds, fastest, slowest, steps, samples_per_second, flops_per_second,
                                    share_of_peak, energy, calls)

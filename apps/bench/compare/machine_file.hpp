@@ -42,7 +42,7 @@ struct Peaks {
 /// One call of a step, as PlanRow.
 struct Call {
   std::string phase, node, op, backend, kernel;
-  double gflop = 0, megabytes = 0, milliseconds = 0;
+  double gflop = 0, least_gflop = 0, megabytes = 0, milliseconds = 0;
 };
 
 /// The energy of the timed steps.

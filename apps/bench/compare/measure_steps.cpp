@@ -77,7 +77,8 @@ std::vector<Call> longest_calls(std::vector<PlanRow> rows) {
   std::vector<Call> calls;
   for (const auto& r : rows)
     if (r.milliseconds > 0 && calls.size() < most_calls)
-      calls.push_back({r.phase, r.node, r.op, r.backend, r.kernel, r.gflop, r.megabytes, r.milliseconds});
+      calls.push_back(
+          {r.phase, r.node, r.op, r.backend, r.kernel, r.gflop, r.least_gflop, r.megabytes, r.milliseconds});
   return calls;
 }
 

@@ -163,7 +163,7 @@ std::string roofline_section(const Comparison& c) {
     for (const auto& k : step->figures.value->calls) {
       PlanRow r;
       r.phase = k.phase, r.node = k.node, r.op = k.op, r.backend = k.backend, r.kernel = k.kernel;
-      r.gflop = k.gflop, r.megabytes = k.megabytes, r.milliseconds = k.milliseconds;
+      r.gflop = k.gflop, r.least_gflop = k.least_gflop, r.megabytes = k.megabytes, r.milliseconds = k.milliseconds;
       total += r.milliseconds;
       in.rows.push_back(std::move(r));
     }

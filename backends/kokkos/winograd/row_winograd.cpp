@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/kokkos/conv/conv_bias.hpp"
+#include "backends/kokkos/conv/one_verb_conv.hpp"
 #include "backends/kokkos/winograd/row_winograd_kernels.hpp"
 #include "backends/kokkos/winograd/winograd.hpp"
 #include "backends/kokkos/winograd/winograd_passes.hpp"
@@ -66,8 +67,8 @@ class RowWinogradConv final : public Conv {
   }
 
   Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
-  std::string name(Verb) const override { return fmt::format("winograd:1x{}", grid_.m); }
-  Cost cost(Verb v) const override { return conv_cost(d_, v); }
+  std::string name(Verb) const override { return algorithm().name; }
+  Cost cost(Verb v) const override { return algorithm().cost(conv_cost(d_, v)); }
   std::size_t scratch_bytes(Verb) const override {
     MemoryParts parts(nullptr);
     take(parts);
@@ -111,6 +112,10 @@ class RowWinogradConv final : public Conv {
   }
 
  private:
+  FastAlgorithm algorithm() const {
+    const auto products = static_cast<double>(grid_.m * geometry_.kernel[2]);
+    return {.name = fmt::format("winograd:1x{}", grid_.m), .times_fewer = products / static_cast<double>(row_points)};
+  }
   struct Memory {
     float *blocks, *filters;  ///< of the workers; transformed filters, or the slots of their gradients
     std::byte* bias;

@@ -15,7 +15,7 @@ using namespace ops;
 class WinogradForward final : public OneVerbConv {
  public:
   WinogradForward(const ConvDesc& d, int m)
-      : OneVerbConv(d, Verb::forward, winograd_name(d.params.kernel, m)),
+      : OneVerbConv(d, Verb::forward, winograd_algorithm(d.params.kernel, m, Verb::forward)),
         pass_(make_winograd_pass(d, Verb::forward, m)) {}
   std::size_t scratch_bytes(Verb) const override { return pass_->scratch_bytes(); }
   void forward(const Forward<ops::Tensors>& args) override {
@@ -33,7 +33,7 @@ class WinogradForward final : public OneVerbConv {
 class WinogradBackwardData final : public OneVerbConv {
  public:
   WinogradBackwardData(const ConvDesc& d, int m)
-      : OneVerbConv(d, Verb::backward_data, winograd_name(d.params.kernel, m)),
+      : OneVerbConv(d, Verb::backward_data, winograd_algorithm(d.params.kernel, m, Verb::backward_data)),
         pass_(make_winograd_pass(d, Verb::backward_data, m)) {}
   std::size_t scratch_bytes(Verb) const override { return pass_->scratch_bytes(); }
   void backward_data(const BackwardData<ops::Tensors>& args) override {
@@ -49,7 +49,7 @@ class WinogradBackwardData final : public OneVerbConv {
 class WinogradBackwardWeights final : public OneVerbConv {
  public:
   WinogradBackwardWeights(const ConvDesc& d, int m)
-      : OneVerbConv(d, Verb::backward_weights, winograd_name(d.params.kernel, m)),
+      : OneVerbConv(d, Verb::backward_weights, winograd_algorithm(d.params.kernel, m, Verb::backward_weights)),
         pass_(make_winograd_weights_pass(d, m)),
         bias_(Volume(d.dst.shape, d.dst.layout)) {}
   std::size_t scratch_bytes(Verb) const override { return align64(pass_->scratch_bytes()) + bias_.scratch_bytes(); }

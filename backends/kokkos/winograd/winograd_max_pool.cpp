@@ -17,15 +17,17 @@ class WinogradConvMaxPool final : public ConvMaxPoolForward {
  public:
   WinogradConvMaxPool(const ConvMaxPoolForwardDesc& d, int m)
       : d_(d),
-        name_(winograd_name(d.conv.params.kernel, m) + " + pooled tiles"),
+        algorithm_(winograd_algorithm(d.conv.params.kernel, m, Verb::forward)),
         pass_(make_winograd_pass(d.conv, Verb::forward, m)) {}
 
   Layout layout(Verb, Role r) const override { return r == Role::dst ? d_.dst.layout : weighted_layout(d_.conv, r); }
-  std::string name(Verb) const override { return name_; }
+  std::string name(Verb) const override { return algorithm_.name + " + pooled tiles"; }
+  double relative_error(Verb) const override { return algorithm_.relative_error; }
   std::size_t workspace_bytes() const override { return static_cast<std::size_t>(d_.dst.elements()); }
   std::size_t scratch_bytes(Verb) const override { return pass_->scratch_bytes(); }
   Cost cost(Verb) const override {
-    return {conv_flops(d_.conv), static_cast<double>(d_.conv.src.bytes() + d_.conv.weights.bytes() + d_.dst.bytes())};
+    return algorithm_.cost(
+        {conv_flops(d_.conv), static_cast<double>(d_.conv.src.bytes() + d_.conv.weights.bytes() + d_.dst.bytes())});
   }
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, weights, bias, dst, workspace, scratch] = args;
@@ -40,7 +42,7 @@ class WinogradConvMaxPool final : public ConvMaxPoolForward {
 
  private:
   ConvMaxPoolForwardDesc d_;
-  std::string name_;
+  FastAlgorithm algorithm_;
   std::unique_ptr<WinogradPass> pass_;
 };
 
@@ -62,7 +64,7 @@ class WinogradMaxPoolBackward final : public ConvMaxPoolBackward {
   WinogradMaxPoolBackward(const ConvMaxPoolDesc& d, Verb verb, int m)
       : d_(d),
         verb_(verb),
-        name_(winograd_name(d.conv.kernel, m) + " of unpooled tiles"),
+        algorithm_(winograd_algorithm(d.conv.kernel, m, verb, true)),
         unpooled_(conv_of(d).dst),
         bias_(Volume(d.dst.shape, d.dst.layout)) {
     if (verb == Verb::backward_data)
@@ -72,11 +74,12 @@ class WinogradMaxPoolBackward final : public ConvMaxPoolBackward {
   }
 
   Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
-  std::string name(Verb) const override { return name_; }
+  std::string name(Verb) const override { return algorithm_.name; }
+  double relative_error(Verb) const override { return algorithm_.relative_error; }
   std::size_t scratch_bytes(Verb) const override {
     return data_ ? data_->scratch_bytes() : align64(weights_->scratch_bytes()) + bias_.scratch_bytes();
   }
-  /// Counts only the maxima of the windows: the other gradients are zero.
+  /// Counts only the maxima of the windows: the other gradients are zero. The algorithm's products are not fewer.
   Cost cost(Verb) const override {
     const auto windows = static_cast<double>(d_.dst.elements());
     const auto taps = static_cast<double>(d_.weights.elements()) / static_cast<double>(d_.weights.shape[0]);
@@ -105,7 +108,7 @@ class WinogradMaxPoolBackward final : public ConvMaxPoolBackward {
 
   ConvMaxPoolDesc d_;
   Verb verb_;
-  std::string name_;
+  FastAlgorithm algorithm_;
   TensorDesc unpooled_;
   BiasSums bias_;
   std::unique_ptr<WinogradPass> data_;

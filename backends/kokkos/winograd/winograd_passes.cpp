@@ -1,6 +1,7 @@
 #include "backends/kokkos/winograd/winograd_passes.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include "backends/kokkos/common/caches.hpp"
 #include "backends/kokkos/winograd/winograd_weights.hpp"
@@ -236,8 +237,34 @@ std::unique_ptr<Pass> with_tile(const Shape& kernel, int m, const Make& make) {
 
 }  // namespace
 
-std::string winograd_name(const Shape& kernel, int m) {
-  return kernel.rank() == 3 ? fmt::format("winograd:{}x{}x{}", m, m, m) : fmt::format("winograd:{}x{}", m, m);
+namespace {
+
+/// Of the results of the forward pass and of backward_data, and of weight gradients: Primitive::relative_error().
+struct TileErrors {
+  double results, weights;
+};
+
+/// As tests/ops/winograd.cpp measures. Larger tiles have larger numbers in their transforms. If a pooling with maxima
+/// follows, most gradients are zero; direct sums have few terms then, and smaller errors.
+TileErrors tile_errors(const Shape& kernel, int m, bool unpooled) {
+  if (kernel[0] + m - 1 <= 4) return {1, 1.5};
+  if (kernel.rank() == 2) return unpooled ? TileErrors{3.2, 3.2} : TileErrors{1.5, 2.3};
+  if (kernel[0] == 5) return unpooled ? TileErrors{4.3, 7} : TileErrors{2, 5.5};
+  if (kernel[0] == 4) return unpooled ? TileErrors{4.5, 4.7} : TileErrors{2, 3};
+  return unpooled ? TileErrors{5.5, 5} : TileErrors{2.7, 3.2};
+}
+
+}  // namespace
+
+FastAlgorithm winograd_algorithm(const Shape& kernel, int m, Verb verb, bool unpooled) {
+  FastAlgorithm a;
+  a.name = kernel.rank() == 3 ? fmt::format("winograd:{}x{}x{}", m, m, m) : fmt::format("winograd:{}x{}", m, m);
+  if (unpooled) a.name += " of unpooled tiles";
+  const auto taps = static_cast<double>(kernel[0]);
+  a.times_fewer = unpooled ? 1 : std::pow(taps * m / (taps + m - 1), kernel.rank());
+  const TileErrors errors = tile_errors(kernel, m, unpooled);
+  a.relative_error = verb == Verb::backward_weights ? errors.weights : errors.results;
+  return a;
 }
 
 std::string unfit_for_winograd(const ConvDesc& d, Verb verb, int m) {

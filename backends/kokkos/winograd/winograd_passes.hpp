@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "backends/kokkos/conv/one_verb_conv.hpp"
 #include "backends/kokkos/winograd/winograd_kernels.hpp"
 #include "engine/ops/conv.hpp"
 
@@ -33,8 +34,9 @@ class WinogradWeightsPass {
   virtual void run(const float* src, const TileSource& gradient, const Tensor& diff_weights, void* scratch) const = 0;
 };
 
-/// "winograd:4x4x4"
-std::string winograd_name(const Shape& kernel, int m);
+/// Its name is "winograd:4x4x4" for tiles of m = 4 results. unpooled: a pooling with maxima follows, and most gradients
+/// of the results are zero. The definition then has no more products than the algorithm.
+FastAlgorithm winograd_algorithm(const Shape& kernel, int m, ops::Verb verb, bool unpooled = false);
 
 /// The reason why the algorithm with tiles of m cannot compute this verb; empty: it can. src and weights are f32, in
 /// the forward pass also bf16; dst is f32.

@@ -9,22 +9,32 @@
 
 namespace keelson::ops {
 
-/// The primitives of the verbs, by the number of the verb; one primitive may serve several.
+/// A value for each verb, by the number of the verb.
+template <class T>
+using ByVerb = std::array<T, 3>;
+/// The primitives of the verbs; one primitive may serve several.
 template <class Op>
-using VerbParts = std::array<std::shared_ptr<Op>, 3>;
+using VerbParts = ByVerb<std::shared_ptr<Op>>;
 
 /// Answers for each verb by the primitive of that verb.
 template <class Op>
 class PerVerbBase : public Op {
  public:
-  explicit PerVerbBase(VerbParts<Op> parts) : parts_(std::move(parts)) {}
+  /// fewest_flops: of the verbs, as in Cost.
+  PerVerbBase(VerbParts<Op> parts, const ByVerb<double>& fewest_flops)
+      : parts_(std::move(parts)), fewest_flops_(fewest_flops) {}
 
   Layout layout(Verb v, Role r) const override { return part(v).layout(v, r); }
   std::string name(Verb v) const override { return part(v).name(v); }
   std::string_view backend_of(Verb v) const override { return part(v).backend_of(v); }
   std::size_t scratch_bytes(Verb v) const override { return part(v).scratch_bytes(v); }
   std::size_t workspace_bytes() const override { return part(Verb::forward).workspace_bytes(); }
-  Cost cost(Verb v) const override { return part(v).cost(v); }
+  double relative_error(Verb v) const override { return part(v).relative_error(v); }
+  Cost cost(Verb v) const override {
+    Cost c = part(v).cost(v);
+    c.fewest_flops = fewest_flops_[static_cast<std::size_t>(v)];
+    return c;
+  }
 
  protected:
   Op& part(Verb v) const {
@@ -34,6 +44,7 @@ class PerVerbBase : public Op {
 
  private:
   VerbParts<Op> parts_;
+  ByVerb<double> fewest_flops_;
 };
 
 namespace detail {
