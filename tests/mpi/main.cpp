@@ -8,6 +8,7 @@
 
 #include "backends/registry.hpp"
 #include "comm/communicators.hpp"
+#include "tests/mpi/long_tests.hpp"
 #include "tests/mpi/small_app.hpp"
 #include "tests/mpi/world.hpp"
 #include "tests/support/contexts.hpp"
@@ -34,6 +35,7 @@ int run_tests() {
     delete listeners.Release(listeners.default_result_printer());
     listeners.Append(new FailurePrinter);
   }
+  ::testing::UnitTest::GetInstance()->listeners().Append(new LongTests(the_world->rank()));
   std::int64_t failed = 0;
   {
     const backends::Runtime runtime;
