@@ -91,6 +91,16 @@ KOKKOS_FORCEINLINE_FUNCTION void prefetch([[maybe_unused]] const void* p) {
 #endif
 }
 
+/// `p`, which the compiler computes once and keeps in a register. Without this, it may add an index in each load from
+/// p; processors of Intel divide a multiply-add whose operand has such an address into two operations.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION T* in_register(T* p) {
+#if !defined(__CUDACC__) && !defined(__HIPCC__) && defined(__GNUC__)
+  asm("" : "+r"(p));
+#endif
+  return p;
+}
+
 /// acc[r] += sum over k < count of a[row[r] + k a_step] * b[k b_step ... + lanes)
 template <int rows, int lanes>
 KOKKOS_FORCEINLINE_FUNCTION void multiply(Lanes<lanes> (&acc)[rows], const float* a, const Index (&row)[rows],

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/kokkos/common/caches.hpp"
+#include "backends/kokkos/common/sum_slots.hpp"
 #include "backends/kokkos/conv/conv_bias.hpp"
 #include "backends/kokkos/conv/conv_weights.hpp"
 #include "backends/kokkos/makers.hpp"
@@ -96,7 +97,7 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     launch_weights({g_, runs_, tile_, src.data<float>(), src.data<float>() + src.elements(), diff_dst.data<float>(),
                     workspace.data<ArgmaxIndex>(), slots_, parts_, workers_, s.near, s.sums,
                     slots_ == 1 ? sums : s.slots, desc_.conv.bias ? s.bias : nullptr});
-    if (slots_ > 1) for_each_block(add_label, weights_count(), AddPooledSlots{s.slots, sums, slots_, weights_count()});
+    if (slots_ > 1) for_each_block(add_label, weights_count(), SumSlots{s.slots, sums, slots_, weights_count()});
     if (desc_.conv.bias) launch(bias_label, g_.filters, AddBias{s.bias, slots_, g_.filters, diff_bias.data<float>()});
   }
 

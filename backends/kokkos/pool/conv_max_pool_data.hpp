@@ -237,7 +237,7 @@ struct PooledData {
   KOKKOS_FORCEINLINE_FUNCTION void add_to_patch(Patch& patch, const Cursor& cursor, const float* w) const {
     const Index end = cursor.from + cursor.begins[2 * h + x + 1];
     for (Index i = cursor.from + cursor.begins[2 * h + x]; i < end; ++i) {
-      const float* wf = w + sorted.filter[i] * Index{9 * lanes};
+      const float* const wf = in_register(w + sorted.filter[i] * Index{9 * lanes});
       const float v = sorted.value[i];
       KEELSON_UNROLL
       for (int t = 0; t < 9; ++t) {

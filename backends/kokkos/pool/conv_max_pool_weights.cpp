@@ -22,7 +22,6 @@ PooledRuns::PooledRuns(const PooledGeometry& g)
 PooledTile::PooledTile(const PooledGeometry& g, const PooledRuns& runs) : windows{1, 1, 1} {
   // Neighbouring windows share elements of src, and all windows share the reading and writing of the sums; long rows
   // are best.
-  constexpr Index most_windows = 32;
   const Index near = first_cache_bytes() * 7 / 8 / static_cast<Index>(sizeof(float));
   shape(g, runs);
   for (int d : {2, 2, 2, 1, 0, 1, 0, 2}) {

@@ -32,6 +32,8 @@ constexpr int segments_at_once(int vectors) {
 /// each window and window element along W, so that no vector crosses a cache line: (element along W, d, h, window,
 /// run).
 struct PooledTile {
+  static constexpr Index most_windows = 32;
+
   Triple windows;  ///< the largest number of windows in a tile
   Triple count;    ///< tiles along the dims
   /// floats from one position, window, or window element along W to the next
@@ -97,31 +99,40 @@ struct PooledWeightsWorker {
     WindowRow row[most_rows];
     int rows;
   };
+  /// What some filters add for each window of a tile: the gradient, and where its source begins in the copy.
+  struct Terms {
+    std::int32_t corner[PooledTile::most_windows][line_floats];
+    float diff[PooledTile::most_windows][line_floats];
+    int windows;
+  };
 
   KOKKOS_FUNCTION static Index smaller(Index a, Index b) { return a < b ? a : b; }
 
   KOKKOS_FUNCTION void run(const Item& item, float* near, float* sums) const {
     const Index filters = smaller(k.filters_per_part(), k.g.filters - item.filter);
     if (filters <= 0) return;
-    Index element_offset[256];
+    std::int32_t element_offset[256];
     for (Index p = 0; p < k.g.window_elements(); ++p) {
       const Triple at = k.g.coordinates(p);
-      element_offset[p] = at[0] * k.tile.step_d + at[1] * k.tile.step_h + at[2] * k.tile.step_w;
+      element_offset[p] =
+          static_cast<std::int32_t>(at[0] * k.tile.step_d + at[1] * k.tile.step_h + at[2] * k.tile.step_w);
     }
     for (Index i = 0; i < filters * k.rows() * k.runs.padded; ++i) sums[i] = 0;
     double* const bias = k.bias && item.panel == 0 ? k.bias + item.slot * k.g.filters + item.filter : nullptr;
     if (bias)
       for (Index f = 0; f < filters; ++f) bias[f] = 0;
-    const Index tiles = k.tile.in_batch(k.g.n), all = k.rows() * k.runs.per_run;
+    const Index tiles = k.tile.in_batch(k.g.n);
+    Terms terms;
     for (Index t = tiles * item.slot / k.slots; t < tiles * (item.slot + 1) / k.slots; ++t) {
       const Windows w = windows_of(t);
-      prefetch_gradient(windows_of(t + 1 < tiles ? t + 1 : t), item.filter, filters);
-      fill(w, item.panel, near);
-      Index s = 0;
-      for (; s + segments <= all; s += segments) add<segments>(w, s, item.filter, filters, element_offset, near, sums);
-      if constexpr (segments > 3)
-        for (; s + 3 <= all; s += 3) add<3>(w, s, item.filter, filters, element_offset, near, sums);
-      for (; s < all; ++s) add<1>(w, s, item.filter, filters, element_offset, near, sums);
+      const Windows next = windows_of(t + 1 < tiles ? t + 1 : t);
+      prefetch_gradient(next, item.filter, filters);
+      fill(w, next, item.panel, near);
+      for (Index f = 0; f < filters; f += line_floats) {
+        const Index some = smaller(line_floats, filters - f);
+        gather(w, item.filter + f, some, element_offset, terms);
+        add(terms, some, near, sums + f * k.rows() * k.runs.padded);
+      }
       if (bias) add_bias(w, item.filter, filters, bias);
     }
     write(item, filters, sums);
@@ -157,31 +168,39 @@ struct PooledWeightsWorker {
 
   // --- The copy of a tile's source.
 
-  KOKKOS_FUNCTION void fill(const Windows& w, Index panel, float* near) const {
+  /// `next`: the tile after this one; its source is prefetched.
+  KOKKOS_FUNCTION void fill(const Windows& w, const Windows& next, Index panel, float* near) const {
     const Index depth = w.count[0] * k.g.window[0] + k.g.kernel[0] - 1;
     const Index height = w.count[1] * k.g.window[1] + k.g.kernel[1] - 1;
-    const Index sd = w.first[0] * k.g.window[0] - k.g.pad[0], sh = w.first[1] * k.g.window[1] - k.g.pad[1];
     for (Index d = 0; d < depth; ++d)
       for (Index h = 0; h < height; ++h) {
-        const bool inside = sd + d >= 0 && sd + d < k.g.src.extent[0] && sh + h >= 0 && sh + h < k.g.src.extent[1];
-        const float* row = nullptr;
-        if (inside) row = k.src + w.n * k.g.src.stride_n + (sd + d) * k.g.src.stride[0] + (sh + h) * k.g.src.stride[1];
+        const float *const row = row_of(w, d, h), *const ahead = row_of(next, d, h);
         float* const to = near + d * k.tile.step_d + h * k.tile.step_h;
         if (k.runs.has_few_channels())
-          fill_runs(w, row, to);
+          fill_runs(w, next, row, ahead, to);
         else
-          fill_panel(w, row, panel, to);
+          fill_panel(w, next, row, ahead, panel, to);
       }
   }
-  /// `row`: a row of src; null: outside of src.
-  KOKKOS_FUNCTION void fill_panel(const Windows& w, const float* row, Index panel, float* to) const {
-    const Index first = w.first[2] * k.g.window[2] - k.g.pad[2], c = panel * k.runs.channels;
+  /// Row (d, h) of the part of src that a tile reaches; null: outside of src.
+  KOKKOS_FUNCTION const float* row_of(const Windows& w, Index d, Index h) const {
+    d += w.first[0] * k.g.window[0] - k.g.pad[0], h += w.first[1] * k.g.window[1] - k.g.pad[1];
+    if (d < 0 || d >= k.g.src.extent[0] || h < 0 || h >= k.g.src.extent[1]) return nullptr;
+    return k.src + w.n * k.g.src.stride_n + d * k.g.src.stride[0] + h * k.g.src.stride[1];
+  }
+  /// The first column of a tile's source.
+  KOKKOS_FUNCTION Index column_of(const Windows& w) const { return w.first[2] * k.g.window[2] - k.g.pad[2]; }
+  KOKKOS_FUNCTION void fill_panel(const Windows& w, const Windows& next, const float* row, const float* ahead,
+                                  Index panel, float* to) const {
+    const Index first = column_of(w), c = panel * k.runs.channels, step = k.g.src.stride[2];
     const Index length = w.count[2] * k.g.window[2] + k.g.kernel[2] - 1;
     const Index valid = smaller(k.runs.channels, k.g.src.c - c);
-    for (Index x = first; x < first + length; ++x, to += PooledRuns::panel) {
+    if (ahead) ahead += column_of(next) * step + c;
+    for (Index i = 0; i < length; ++i, to += PooledRuns::panel) {
+      if (ahead) prefetch(ahead + i * step);
+      const Index x = first + i;
       const bool inside = row && x >= 0 && x < k.g.src.extent[2];
-      const float* from = row + (inside ? x * k.g.src.stride[2] + c : 0);
-      prefetch(from + length * k.g.src.stride[2]);
+      const float* const from = row + (inside ? x * step + c : 0);
       if (inside && valid == PooledRuns::panel) {
         Lanes<PooledRuns::panel> v;
         v.load(from);
@@ -189,13 +208,14 @@ struct PooledWeightsWorker {
         continue;
       }
       const Index some = inside ? valid : 0;
-      for (Index i = 0; i < some; ++i) to[i] = from[i];
-      for (Index i = some; i < PooledRuns::panel; ++i) to[i] = 0;
+      for (Index l = 0; l < some; ++l) to[l] = from[l];
+      for (Index l = some; l < PooledRuns::panel; ++l) to[l] = 0;
     }
   }
-  KOKKOS_FUNCTION void fill_runs(const Windows& w, const float* row, float* to) const {
-    const Index c = k.g.src.c, first = w.first[2] * k.g.window[2] - k.g.pad[2], step = k.g.window[2] * c;
-    for (Index i = 0; row && i < w.count[2] * step; i += line_floats) prefetch(row + first * c + w.count[2] * step + i);
+  KOKKOS_FUNCTION void fill_runs(const Windows& w, const Windows& next, const float* row, const float* ahead,
+                                 float* to) const {
+    const Index c = k.g.src.c, first = column_of(w), step = k.g.window[2] * c;
+    for (Index i = 0; ahead && i < w.count[2] * step; i += line_floats) prefetch(ahead + column_of(next) * c + i);
     const Index last = first + w.count[2] * k.g.window[2] - 1, length = k.runs.padded;
     const bool inside =
         row && first >= 0 && last + k.g.kernel[2] <= k.g.src.extent[2] && row + last * c + length <= k.src_end;
@@ -229,35 +249,60 @@ struct PooledWeightsWorker {
 
   // --- Sums.
 
+  KOKKOS_FUNCTION void gather(const Windows& w, Index filter, Index filters, const std::int32_t* element_offset,
+                              Terms& terms) const {
+    int window = 0;
+    for (int r = 0; r < w.rows; ++r)
+      for (Index i = 0; i < w.count[2]; ++i, ++window) {
+        const Index first = (w.row[r].window + i) * k.g.filters + filter;
+        const auto corner = static_cast<std::int32_t>(w.row[r].corner + i * k.tile.step_window);
+        const auto gather_some = [&](Index count) {
+          std::int32_t at[line_floats];  // the compiler knows that nothing else writes here
+          for (Index f = 0; f < count; ++f) at[f] = corner + element_offset[k.argmax[first + f]];
+          for (Index f = 0; f < count; ++f) {
+            terms.corner[window][f] = at[f];
+            terms.diff[window][f] = k.diff[first + f];
+          }
+        };
+        if (filters == line_floats)
+          gather_some(line_floats);
+        else
+          gather_some(filters);
+      }
+    terms.windows = window;
+  }
+  KOKKOS_FUNCTION void add(const Terms& terms, Index filters, const float* near, float* sums) const {
+    const Index all = k.rows() * k.runs.per_run;
+    Index s = 0;
+    for (; s + segments <= all; s += segments) add_segments<segments>(terms, s, filters, near, sums);
+    if constexpr (segments > 3)
+      for (; s + 3 <= all; s += 3) add_segments<3>(terms, s, filters, near, sums);
+    for (; s < all; ++s) add_segments<1>(terms, s, filters, near, sums);
+  }
   /// Adds the windows to `count` segments of the filters' sums.
   template <int count>
-  KOKKOS_FUNCTION void add(const Windows& w, Index segment, Index filter, Index filters, const Index* element_offset,
-                           const float* near, float* sums) const {
+  KOKKOS_FUNCTION void add_segments(const Terms& terms, Index segment, Index filters, const float* near,
+                                    float* sums) const {
     Index at[count];
     for (int s = 0; s < count; ++s) {
       const Index row = (segment + s) / k.runs.per_run;
       at[s] = row / k.g.kernel[1] * k.tile.step_d + row % k.g.kernel[1] * k.tile.step_h +
               (segment + s) % k.runs.per_run * width;
     }
-    const Index all = k.rows() * k.runs.per_run, step = k.g.filters, step_window = k.tile.step_window;
+    const Index all = k.rows() * k.runs.per_run;
     for (Index f = 0; f < filters; ++f) {
       float* const sum = sums + (f * all + segment) * width;
       Lanes<width> acc[count];
       KEELSON_UNROLL
       for (int s = 0; s < count; ++s) acc[s].load(sum + s * width);
-      for (int r = 0; r < w.rows; ++r) {
-        const Index first = w.row[r].window * step + filter + f;
-        const float* diff = k.diff + first;
-        const ArgmaxIndex* argmax = k.argmax + first;
-        const float* corner = near + w.row[r].corner;
-        for (Index i = 0; i < w.count[2]; ++i, diff += step, argmax += step, corner += step_window) {
-          const float* x = corner + element_offset[*argmax];
-          KEELSON_UNROLL
-          for (int s = 0; s < count; ++s) {
-            Lanes<width> v;
-            v.load(x + at[s]);
-            acc[s].add_scaled(*diff, v);
-          }
+      for (int window = 0; window < terms.windows; ++window) {
+        const float* const x = near + terms.corner[window][f];
+        const float diff = terms.diff[window][f];
+        KEELSON_UNROLL
+        for (int s = 0; s < count; ++s) {
+          Lanes<width> v;
+          v.load(x + at[s]);
+          acc[s].add_scaled(diff, v);
         }
       }
       KEELSON_UNROLL
@@ -283,24 +328,21 @@ struct PooledWeightsWorker {
   }
   KOKKOS_FUNCTION void write(const Item& item, Index filters, const float* sums) const {
     const Index c = item.panel * k.runs.channels, valid = smaller(k.runs.channels, k.g.src.c - c);
+    constexpr Index lines_ahead = 24;
     const Index taps = k.rows() * k.g.kernel[2];
     float* to = k.weights + (item.slot * k.g.filters + item.filter) * taps * k.g.src.c + c;
     for (Index r = 0; r < filters * k.rows(); ++r)
-      for (Index kw = 0; kw < k.g.kernel[2]; ++kw, to += k.g.src.c)
-        for (Index i = 0; i < valid; ++i) to[i] = sums[r * k.runs.padded + kw * k.runs.channels + i];
-  }
-};
-
-/// Adds the slots of the gradient of the weights.
-struct AddPooledSlots {
-  const float* slot;
-  float* weights;
-  Index slots, size;
-
-  KOKKOS_FUNCTION void operator()(Index begin, Index end) const {
-    for (Index i = begin; i < end; ++i) weights[i] = slot[i];
-    for (Index s = 1; s < slots; ++s)
-      for (Index i = begin; i < end; ++i) weights[i] += slot[s * size + i];
+      for (Index kw = 0; kw < k.g.kernel[2]; ++kw, to += k.g.src.c) {
+        prefetch(to + lines_ahead * k.g.src.c);
+        const float* const from = sums + r * k.runs.padded + kw * k.runs.channels;
+        if (valid == PooledRuns::panel) {
+          Lanes<PooledRuns::panel> v;
+          v.load(from);
+          v.store(to);
+          continue;
+        }
+        for (Index i = 0; i < valid; ++i) to[i] = from[i];
+      }
   }
 };
 
