@@ -42,7 +42,9 @@ class Shards(UniversesCase):
             shutil.copytree(part, folder)
             self.succeed("train", "--resume", folder, "--max-steps", -1, "--global-batch", 4, "--shard-optimizer", shards,
                          ranks=ranks, env=SAME_SUMS)
-            self.assert_same_arrays(folder, whole, 1e-3)
+            # Sums over other ranks round differently. If that changes which element of a pooling window is the largest,
+            # gradients move by some percent; a wrong shard of moments would move them by their own size.
+            self.assert_same_arrays(folder, whole, 0.1)
 
     def test_refusals(self):
         train = ("train", "--data", self.data, "--out", self.out, "--shard-optimizer", "gradients")

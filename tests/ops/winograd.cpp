@@ -45,6 +45,7 @@ std::vector<WinogradCase> winograd_cases() {
       {"volume", "whole tiles of both sizes", {1, 32, 8, 8, 8}, 64, same, same, leaky},
       {"odd_volume", "tiles that reach beyond the result", {2, 16, 5, 7, 9}, 48, same, same},
       {"first_layer", "four channels", {1, 4, 8, 6, 10}, 32, same, same, leaky},
+      {"long_first_layer", "more tiles in a row than are computed at once", {2, 4, 5, 6, 39}, 48, same, {1, 0, 1}},
       {"valid", "no zeros beside src", {1, 32, 6, 7, 8}, 16, {0, 0, 0}, {0, 0, 0}},
       {"wide", "two zeros beside src, unequal ends", {1, 16, 4, 5, 6}, 32, {2, 1, 0}, {2, 0, 1}, {}, false},
       {"small", "less than one tile", {1, 16, 1, 2, 3}, 16, same, same},

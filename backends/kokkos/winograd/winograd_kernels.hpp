@@ -1,38 +1,10 @@
 #pragma once
 
-#include "backends/kokkos/common/kernel.hpp"
-#include "backends/kokkos/conv/conv_geometry.hpp"
-#include "backends/kokkos/elementwise/eltwise_math.hpp"
-#include "backends/kokkos/winograd/winograd_tile.hpp"
-#include "backends/kokkos/winograd/winograd_vectors.hpp"
+#include "backends/kokkos/winograd/winograd_results.hpp"
 
 /// Kernels of convolutions by Winograd's algorithms on CPUs, channels-last. V are the transformed tiles of the input, U
 /// the transformed filters, M their products.
 namespace keelson::kokkos {
-
-/// The tiles of a convolution.
-struct WinogradGrid {
-  Volume in, out;    ///< channels-last; `out` is the result of the convolution (before pooling)
-  Triple pad;        ///< zeros before the first element of `in`
-  Triple tiles;      ///< number along each dim of one sample
-  Index tile_count;  ///< number in all samples
-
-  WinogradGrid(const Volume& i, const Volume& o, const Triple& p, const int (&results)[3])
-      : in(i), out(o), pad(p), tile_count(i.n) {
-    for (int d = 0; d < 3; ++d) tile_count *= tiles[d] = ceil_div(out.extent[d], Index{results[d]});
-  }
-};
-
-/// Sample and coordinates of a tile.
-struct TilePosition {
-  Index n;
-  Index at[3];  ///< coordinates in tiles
-
-  KOKKOS_FUNCTION TilePosition(const Triple& tiles, Index tile) {
-    for (int d = 2; d >= 0; --d) at[d] = tile % tiles[d], tile /= tiles[d];
-    n = tile;
-  }
-};
 
 /// The source of a pass's tiles: a channels-last tensor, f32 or bf16; or the gradient of the result of a convolution
 /// with max pooling, of which only the gradient of the pooled result and the argmax indices are in memory. Outside of
@@ -60,26 +32,20 @@ struct TilePart {
   Index step[2];
 };
 
-/// Writes a part of a tile, the channels from `channel` on, to x.
-template <class Vec, class T>
-KOKKOS_FORCEINLINE_FUNCTION void load_dense(const T* data, const Volume& v, const TilePart& part, Index channel,
-                                            Vec* x) {
-  const T* const from = data + part.n * v.stride_n + channel;
-  for (int d = 0; d < part.extent[0]; ++d)
-    for (int h = 0; h < part.extent[1]; ++h) {
-      const Index z = part.begin[0] + d, y = part.begin[1] + h, first = part.begin[2];
-      Vec* const to = x + d * part.step[0] + h * part.step[1];
-      const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
-      const T* const line = from + z * v.stride[0] + y * v.stride[1] + first * v.stride[2];
-      if (inside && first >= 0 && first + part.extent[2] <= v.extent[2]) {
-        for (int w = 0; w < part.extent[2]; ++w) to[w] = load<Vec>(line + w * v.stride[2]);
-        continue;
-      }
-      for (int w = 0; w < part.extent[2]; ++w) {
-        const Index column = first + w;
-        to[w] = inside && column >= 0 && column < v.extent[2] ? load<Vec>(line + w * v.stride[2]) : Vec{};
-      }
-    }
+/// The elements (z, y, first to first + count) of some channels. `data`: the first element of these channels in the
+/// sample.
+template <int count, class Vec, class T>
+KOKKOS_FORCEINLINE_FUNCTION void load_line(const T* data, const Volume& v, Index z, Index y, Index first, Vec* line) {
+  const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
+  const T* const from = data + z * v.stride[0] + y * v.stride[1] + first * v.stride[2];
+  if (inside && first >= 0 && first + count <= v.extent[2]) {
+    KEELSON_UNROLL
+    for (int w = 0; w < count; ++w) line[w] = load<Vec>(from + w * v.stride[2]);
+    return;
+  }
+  KEELSON_UNROLL
+  for (int w = 0; w < count; ++w)
+    line[w] = inside && first + w >= 0 && first + w < v.extent[2] ? load<Vec>(from + w * v.stride[2]) : Vec{};
 }
 
 /// The elements of a window, along one dim, that are inside of a part of a tile.
@@ -93,7 +59,8 @@ struct WindowRange {
         end(static_cast<int>(at + side < extent ? side : extent - at)) {}
 };
 
-/// Like load_dense(), for the gradient of max pooling: the gradient of a window belongs to its largest element.
+/// Writes a part of a tile of the gradient of max pooling to x: the gradient of a window belongs to its largest
+/// element.
 template <class Vec>
 KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
   Index first[3], end[3];  // range of the windows in the part
@@ -128,14 +95,24 @@ KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePa
       }
 }
 
-template <class Vec>
-KOKKOS_FORCEINLINE_FUNCTION void load_tile(const TileSource& s, const TilePart& part, Index channel, Vec* x) {
-  if (s.argmax)
-    load_unpooled(s, part, channel, x);
-  else if (s.is_bf16)
-    load_dense(static_cast<const bf16*>(s.data), s.volume, part, channel, x);
-  else
-    load_dense(static_cast<const float*>(s.data), s.volume, part, channel, x);
+/// Calls use(get_line), where get_line(d, h, line) loads a line of a part of a tile, `count` elements of the channels
+/// from `channel` on.
+template <int points, int count, class Vec, class Use>
+KOKKOS_FORCEINLINE_FUNCTION void with_lines(const TileSource& s, const TilePart& part, Index channel, const Use& use) {
+  Vec unpooled[points];
+  if (s.argmax) load_unpooled(s, part, channel, unpooled);
+  const Index first = part.n * s.volume.stride_n + channel;
+  use([&](int d, int h, Vec* line) {
+    const Index z = part.begin[0] + d, y = part.begin[1] + h;
+    if (s.argmax) {
+      KEELSON_UNROLL
+      for (int w = 0; w < count; ++w) line[w] = unpooled[d * part.step[0] + h * part.step[1] + w];
+    } else if (s.is_bf16) {
+      load_line<count>(static_cast<const bf16*>(s.data) + first, s.volume, z, y, part.begin[2], line);
+    } else {
+      load_line<count>(static_cast<const float*>(s.data) + first, s.volume, z, y, part.begin[2], line);
+    }
+  });
 }
 
 /// Writes V of one tile: point p of channel c at to[p * step + c].
@@ -146,12 +123,10 @@ KOKKOS_FORCEINLINE_FUNCTION void transform_input(const TileSource& s, Index n, c
   constexpr auto& extent = Tile::points_of;
   const TilePart part{
       n, {begin[0], begin[1], begin[2]}, {extent[0], extent[1], extent[2]}, {Tile::step[0], Tile::step[1]}};
-  for (Index c = 0; c < channels; c += width) {
-    Vec x[Tile::points];
-    load_tile(s, part, c, x);
-    Tile::data(x);
-    for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * step + c);
-  }
+  for (Index c = 0; c < channels; c += width)
+    with_lines<Tile::points, extent[2], Vec>(s, part, c, [&](const auto& get_line) {
+      Tile::template data<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * step + c); });
+    });
 }
 
 /// acc[r] += sum over k of a[r a_row + k] b[k b_step ... + lanes).
@@ -172,8 +147,9 @@ KOKKOS_FORCEINLINE_FUNCTION void multiply_rows(Lanes<lanes> (&acc)[rows], const 
   }
 }
 
-/// Transforms the filters: U at (panel, point, inner channel, lane). One work item per (panel, inner channel).
-template <class Tile, class T, int lanes>
+/// Transforms the filters: U at (panel, point, inner channel, lane), the points in the order (d, h, w); by_lines: in
+/// the order (w, h, d). One work item per (panel, inner channel).
+template <class Tile, class T, int lanes, bool by_lines = false>
 struct TransformFilters {
   const T* weights;
   Index inner, columns;               ///< channels of the reduction, and of the result
@@ -199,19 +175,15 @@ struct TransformFilters {
             x[d * Tile::step[0] + h * Tile::step[1] + w] = load<Vec>(line);
           }
       Tile::filter(x);
-      for (int p = 0; p < Tile::points; ++p) store(x[p], to + p * inner * lanes + first);
+      for (int p = 0; p < Tile::points; ++p) store(x[p], to + position(p) * inner * lanes + first);
     }
   }
-};
 
-/// The memory for the results of a tile.
-struct WinogradOutput {
-  float* dst;                      ///< result of the convolution, or of the pooling
-  Volume pool;                     ///< if `pooled`: the volume of the pooled result
-  std::uint8_t* argmax = nullptr;  ///< the first largest element of each window, (d * 2 + h) * 2 + w; or null
-  const float* bias = nullptr;
-  ops::EltwiseParams activation;
-  bool pooled = false;  ///< max pooling of windows of 2 along each dim, without gap or overlap
+ private:
+  KOKKOS_FUNCTION static Index position(int p) {
+    constexpr auto& n = Tile::points_of;
+    return by_lines ? (p % n[2] * n[1] + p / n[2] % n[1]) * n[0] + p / (n[1] * n[2]) : p;
+  }
 };
 
 /// Convolves blocks of tiles. There is one work item per worker, which processes its share of all (block, group of
@@ -290,82 +262,8 @@ struct WinogradTiles {
       const Index column = panel * lanes + first;
       if (column >= columns) return;
       Vec x[Tile::points];
-      for (int p = 0; p < Tile::points; ++p) x[p] = load<Vec>(m + p * product_step(block) + first);
-      Tile::result(x);
-      activate(x, column);
-      if (output.pooled)
-        pool(x, position, column);
-      else
-        store_results(x, position, column);
-    }
-  }
-
-  KOKKOS_FUNCTION void activate(Vec* x, Index column) const {
-    Vec bias{};
-    if (output.bias) bias = load<Vec>(output.bias + column);
-    if (output.activation.kind == ops::EltwiseKind::identity && !output.bias) return;
-    with_function(output.activation.kind, [&](auto f) {
-      const ops::EltwiseParams params = output.activation;
-      for (int d = 0; d < Tile::results[0]; ++d)
-        for (int h = 0; h < Tile::results[1]; ++h)
-          for (int w = 0; w < Tile::results[2]; ++w) {
-            Vec& y = x[d * Tile::step[0] + h * Tile::step[1] + w];
-            y += bias;
-            float* const lane = reinterpret_cast<float*>(&y);
-            KEELSON_KEEP_LOOP
-            for (int l = 0; l < vector_width; ++l) lane[l] = decltype(f)::value(params, lane[l]);
-          }
-    });
-  }
-
-  KOKKOS_FUNCTION void store_results(const Vec* x, const TilePosition& position, Index column) const {
-    const Volume& to = grid.out;
-    for (int d = 0; d < Tile::results[0]; ++d)
-      for (int h = 0; h < Tile::results[1]; ++h)
-        for (int w = 0; w < Tile::results[2]; ++w) {
-          const Index z = position.at[0] * Tile::results[0] + d, y = position.at[1] * Tile::results[1] + h,
-                      c = position.at[2] * Tile::results[2] + w;
-          if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
-          store(x[d * Tile::step[0] + h * Tile::step[1] + w], output.dst + position.n * to.stride_n + z * to.stride[0] +
-                                                                  y * to.stride[1] + c * to.stride[2] + column);
-        }
-  }
-
-  /// For tiles with an even number of results along each dim: no window crosses the border of its tile.
-  KOKKOS_FUNCTION void pool(const Vec* x, const TilePosition& position, Index column) const {
-    const Volume& to = output.pool;
-    constexpr int windows[3] = {(Tile::results[0] + 1) / 2, Tile::results[1] / 2, Tile::results[2] / 2};
-    for (int d = 0; d < windows[0]; ++d)
-      for (int h = 0; h < windows[1]; ++h)
-        for (int w = 0; w < windows[2]; ++w) {
-          const Index z = position.at[0] * windows[0] + d, y = position.at[1] * windows[1] + h,
-                      c = position.at[2] * windows[2] + w;
-          if (z >= to.extent[0] || y >= to.extent[1] || c >= to.extent[2]) continue;
-          const Index at = position.n * to.stride_n + z * to.stride[0] + y * to.stride[1] + c * to.stride[2] + column;
-          pool_window(x + 2 * (d * Tile::step[0] + h * Tile::step[1] + w), at);
-        }
-  }
-
-  KOKKOS_FUNCTION void pool_window(const Vec* x, Index at) const {
-    constexpr int depth = Tile::results[0] > 1 ? 2 : 1;
-    float best[vector_width];
-    std::int32_t which[vector_width] = {};
-    store(x[0], best);
-    for (int i = 1; i < 4 * depth; ++i) {
-      const float* const lane =
-          reinterpret_cast<const float*>(x + i / 4 * Tile::step[0] + i / 2 % 2 * Tile::step[1] + i % 2);
-      KEELSON_KEEP_LOOP
-      for (int l = 0; l < vector_width; ++l) {
-        // The first largest element is taken. A NaN is taken unless there was an earlier NaN.
-        const bool take = (lane[l] > best[l]) | ((lane[l] != lane[l]) & (best[l] == best[l]));
-        best[l] = take ? lane[l] : best[l];
-        which[l] = take ? i : which[l];
-      }
-    }
-    store(load<Vec>(best), output.dst + at);
-    if (output.argmax) {
-      KEELSON_KEEP_LOOP
-      for (int l = 0; l < vector_width; ++l) output.argmax[at + l] = static_cast<std::uint8_t>(which[l]);
+      Tile::result([&](int p) { return load<Vec>(m + p * product_step(block) + first); }, x);
+      WinogradResults<Tile>{grid, output}.write(x, position, column);
     }
   }
 };

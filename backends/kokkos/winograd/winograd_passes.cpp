@@ -4,6 +4,8 @@
 #include <cmath>
 
 #include "backends/kokkos/common/caches.hpp"
+#include "backends/kokkos/common/sum_slots.hpp"
+#include "backends/kokkos/winograd/winograd_few_channels.hpp"
 #include "backends/kokkos/winograd/winograd_weights.hpp"
 #include "engine/base/error.hpp"
 #include "engine/base/memory_parts.hpp"
@@ -25,6 +27,30 @@ struct WeightStrides {
     for (int i = 0; i < spatial; ++i) tap[3 - spatial + i] = w.layout().strides()[2 + i];
   }
 };
+
+/// Writes U with panels of `width` columns; by_lines: see TransformFilters. turned: for the pass for diff_src.
+template <class Tile, int width, bool by_lines = false>
+void transform_filters(const Tensor& weights, bool turned, Index inner, Index columns, float* u) {
+  constexpr const char* label = "keelson::winograd::filters";
+  const WeightStrides s(weights);
+  Index first = 0;
+  Triple tap = s.tap;
+  if (turned)
+    for (int i = 0; i < 3; ++i) {
+      first += (Tile::taps_of[i] - 1) * tap[i];
+      tap[i] = -tap[i];
+    }
+  const Index inner_stride = turned ? s.filter : s.channel, column_stride = turned ? s.channel : s.filter;
+  const auto transform = [&]<class T>(const T* data) {
+    launch(
+        label, ceil_div(columns, Index{width}) * inner,
+        TransformFilters<Tile, T, width, by_lines>{data + first, inner, columns, inner_stride, column_stride, tap, u});
+  };
+  if (weights.dtype() == DType::bf16)
+    transform(weights.data<bf16>());
+  else
+    transform(weights.data<float>());
+}
 
 template <class Tile>
 WinogradGrid grid_of(const TensorDesc& in, const TensorDesc& out, const Triple& pad) {
@@ -75,7 +101,7 @@ class TilePass final : public WinogradPass {
     float* const of_workers = parts.take<float>(scratch_floats());
     const auto launch_with = [&]<int width>(std::integral_constant<int, width>) {
       constexpr const char* label = "keelson::winograd::tiles";
-      transform_filters<width>(weights, u);
+      transform_filters<Tile, width>(weights, turned_, inner_, columns_, u);
       launch(label, workers_,
              WinogradTiles<Tile, width>{grid_, source, u, inner_, columns_, block_, panels_, groups_, workers_,
                                         of_workers, output});
@@ -109,33 +135,44 @@ class TilePass final : public WinogradPass {
     workers_ = std::min(workers_, blocks * groups_);
   }
 
-  template <int width>
-  void transform_filters(const Tensor& weights, float* u) const {
-    constexpr const char* label = "keelson::winograd::filters";
-    const WeightStrides s(weights);
-    Index first = 0;
-    Triple tap = s.tap;
-    if (turned_)
-      for (int i = 0; i < 3; ++i) {
-        first += (Tile::taps_of[i] - 1) * tap[i];
-        tap[i] = -tap[i];
-      }
-    const Index inner_stride = turned_ ? s.filter : s.channel, column_stride = turned_ ? s.channel : s.filter;
-    const auto transform = [&]<class T>(const T* data) {
-      launch(label, panels_ * inner_,
-             TransformFilters<Tile, T, width>{data + first, inner_, columns_, inner_stride, column_stride, tap, u});
-    };
-    if (weights.dtype() == DType::bf16)
-      transform(weights.data<bf16>());
-    else
-      transform(weights.data<float>());
-  }
-
   bool turned_;
   WinogradGrid grid_;
   Index inner_, columns_;
   bool wide_;
   Index panels_, workers_, block_ = 0, groups_ = 1;
+};
+
+template <class Tile>
+class FewChannelsPass final : public WinogradPass {
+ public:
+  explicit FewChannelsPass(const ConvDesc& d)
+      : grid_(grid_of<Tile>(d.src, d.dst, three(d.params.pad_begin, 0))),
+        panels_(ceil_div(grid_.out.c, Index{vector_width})),
+        workers_(std::min<Index>(space().concurrency(), Kernel::groups(grid_))) {}
+
+  TileSource source(const void* data, DType type) const override { return TileSource(data, type, grid_.in); }
+  WinogradOutput output(float* dst) const override { return {dst, grid_.out}; }
+  std::size_t scratch_bytes() const override {
+    MemoryParts parts(nullptr);
+    parts.take<float>(filters_floats()), parts.take<float>(workers_ * Kernel::scratch_of_worker());
+    return parts.used();
+  }
+  void run(const TileSource& source, const Tensor& weights, const WinogradOutput& output,
+           void* scratch) const override {
+    constexpr const char* label = "keelson::winograd::few_channels";
+    MemoryParts parts(scratch);
+    float* const u = parts.take<float>(filters_floats());
+    float* const of_workers = parts.take<float>(workers_ * Kernel::scratch_of_worker());
+    transform_filters<Tile, vector_width, true>(weights, false, grid_.in.c, grid_.out.c, u);
+    launch(label, workers_, Kernel{grid_, source, u, panels_, workers_, of_workers, output});
+  }
+
+ private:
+  using Kernel = WinogradFewChannels<Tile>;
+  Index filters_floats() const { return Tile::points * grid_.in.c * panels_ * vector_width; }
+
+  WinogradGrid grid_;
+  Index panels_, workers_;
 };
 
 template <class Tile>
@@ -146,11 +183,23 @@ class WeightsPass final : public WinogradWeightsPass {
         channels_(grid_.in.c),
         filters_(grid_.out.c),
         wide_(filters_ > vector_width),
-        panels_(ceil_div(filters_, lanes())) {
-    const Index floats_per_tile = Tile::points * (channels_ + padded_filters());
-    constexpr Index most_bytes = Index{4} << 20, fewest_tiles = 64;
-    block_ = std::max<Index>(most_bytes / (floats_per_tile * Index{sizeof(float)}), fewest_tiles);
-    block_ = ceil_div(grid_.tile_count, ceil_div(grid_.tile_count, block_));  // blocks of one size
+        panels_(ceil_div(filters_, lanes())),
+        weights_floats_(d.weights.elements()) {
+    // The division into sums depends on shapes and caches, so that no sum depends on the number of threads.
+    const Index floats_of_tile = Tile::points * (channels_ + padded_filters());
+    const Index cache = second_cache_bytes() / Index{sizeof(float)};
+    if (sums_floats() <= cache / 2 && d.weights.layout.is_dense(d.weights.shape)) {
+      constexpr Index most_slots = 32, most_floats = Index{4} << 20, fewest_tiles = 12;
+      slots_ =
+          std::clamp<Index>(std::min(most_floats / weights_floats_, grid_.tile_count / fewest_tiles), 1, most_slots);
+      block_ = std::max((cache * 3 / 4 - sums_floats()) / floats_of_tile, fewest_tiles);
+    } else {
+      constexpr Index most_floats = Index{1} << 20, fewest_tiles = 64;
+      block_ = std::max(most_floats / floats_of_tile, fewest_tiles);
+    }
+    block_ = std::min(block_, ceil_div(grid_.tile_count, slots_));
+    if (slots_ == 1) block_ = ceil_div(grid_.tile_count, ceil_div(grid_.tile_count, block_));  // blocks of one size
+    workers_ = std::min<Index>(space().concurrency(), slots_);
   }
 
   TileSource gradient(const float* diff_dst) const override { return TileSource(diff_dst, DType::f32, grid_.out); }
@@ -170,28 +219,51 @@ class WeightsPass final : public WinogradWeightsPass {
   }
 
  private:
+  /// Of all workers, or of all slots.
   struct Parts {
     TransformedTiles v, d;
-    float* sums;
+    float *sums, *slots;
   };
 
   Index lanes() const { return wide_ ? max_lanes : vector_width; }
   Index padded_filters() const { return panels_ * lanes(); }
+  Index sums_floats() const { return Tile::points * padded_filters() * channels_; }
 
   Parts take(MemoryParts& parts) const {
     constexpr Index gap = 16;
     const auto tiles = [&](Index channels) {
-      const Index step = block_ * channels + gap;
-      return TransformedTiles{parts.take<float>(Tile::points * step + max_lanes), step, channels};
+      TransformedTiles t{nullptr, block_ * channels + gap, channels};
+      t.data = parts.take<float>(workers_ * SlotsOfWeights<Tile, max_lanes>::floats_of(t));
+      return t;
     };
     const TransformedTiles v = tiles(channels_), d = tiles(filters_);
-    return {v, d, parts.take<float>(Tile::points * padded_filters() * channels_)};
+    float* const sums = parts.take<float>(workers_ * sums_floats());
+    return {v, d, sums, slots_ > 1 ? parts.take<float>(slots_ * weights_floats_) : nullptr};
   }
 
   template <int width>
   void run(const TileSource& source, const TileSource& gradient, const Tensor& diff_weights, const Parts& p) const {
+    constexpr const char *slots_label = "keelson::winograd::weights", *add_label = "keelson::winograd::add_slots",
+                         *label = "keelson::winograd::sums";
+    const WeightStrides s(diff_weights);
+    auto* const to = diff_weights.data<float>();
+    const TransformSums<Tile, width> end{p.sums,    panels_,  channels_, filters_, slots_ > 1 ? p.slots : to,
+                                         s.channel, s.filter, s.tap};
+    if (slots_ == 1) {
+      add_blocks<width>(source, gradient, p);
+      launch(label, panels_ * channels_, end);
+      return;
+    }
+    launch(slots_label, workers_,
+           SlotsOfWeights<Tile, width>{grid_, source, gradient, p.v, p.d, block_, end, weights_floats_, slots_,
+                                       workers_, p.sums});
+    for_each_block(add_label, weights_floats_, SumSlots{p.slots, to, slots_, weights_floats_});
+  }
+  /// All threads on one block after the other.
+  template <int width>
+  void add_blocks(const TileSource& source, const TileSource& gradient, const Parts& p) const {
     constexpr const char *transform_label = "keelson::winograd::gradients",
-                         *multiply_label = "keelson::winograd::products", *label = "keelson::winograd::sums";
+                         *multiply_label = "keelson::winograd::products";
     constexpr Index tiles_per_item = 4;
     for (Index first = 0; first < grid_.tile_count; first += block_) {
       const Index count = std::min(block_, grid_.tile_count - first);
@@ -200,16 +272,13 @@ class WeightsPass final : public WinogradWeightsPass {
       launch(multiply_label, Tile::points * panels_,
              MultiplyTiles<Tile, width>{p.v, p.d, count, panels_, first == 0, p.sums});
     }
-    const WeightStrides s(diff_weights);
-    launch(label, panels_ * channels_,
-           TransformSums<Tile, width>{p.sums, panels_, channels_, filters_, diff_weights.data<float>(), s.channel,
-                                      s.filter, s.tap});
   }
 
   WinogradGrid grid_;
   Index channels_, filters_;
   bool wide_;
-  Index panels_, block_ = 1;
+  Index panels_, weights_floats_;
+  Index slots_ = 1, block_ = 1, workers_ = 1;  ///< block_: tiles
 };
 
 bool all_are(const Shape& s, std::int64_t value) {
@@ -307,6 +376,9 @@ std::string settle_winograd_layouts(ConvDesc& d) {
 
 std::unique_ptr<WinogradPass> make_winograd_pass(const ConvDesc& d, Verb verb, int m) {
   return with_tile<WinogradPass>(d.params.kernel, m, [&]<class Tile>(Tile) -> std::unique_ptr<WinogradPass> {
+    if constexpr (Tile::points_of[0] > 1)  // lines along d
+      if (verb == Verb::forward && d.src.shape[1] == WinogradFewChannels<Tile>::channels)
+        return std::make_unique<FewChannelsPass<Tile>>(d);
     return std::make_unique<TilePass<Tile>>(d, verb);
   });
 }

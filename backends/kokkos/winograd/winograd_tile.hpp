@@ -1,5 +1,7 @@
 #pragma once
 
+#include <type_traits>
+
 #include "backends/kokkos/common/tile.hpp"
 
 /// The transforms of Winograd's minimal filtering algorithms F(m, r). F(m, r) computes m neighbouring results of a
@@ -163,18 +165,36 @@ struct WinogradTile {
   static constexpr int points = Outer::points * Inner::points * Inner::points;
   static constexpr Index step[3] = {Inner::points * Inner::points, Inner::points, 1};  ///< in an array of the points
 
-  /// B^T along all dims: x has `points` elements, (d, h, w).
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void data(V* x) {
-    lines(points_of[0], points_of[1], 2, x, [](V* l, Index s) { Inner::data(l, s); });
-    lines(points_of[0], points_of[2], 1, x, [](V* l, Index s) { Inner::data(l, s); });
-    lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::data(l, s); });
+  /// B^T along all dims. get_line(d, h, line) writes the elements (d, h, 0 to points_of[2]) to line; put(point, value)
+  /// is called for each point.
+  template <class V, class GetLine, class Put>
+  KOKKOS_FORCEINLINE_FUNCTION static void data(const GetLine& get_line, const Put& put) {
+    V x[points];
+    for (int d = 0; d < points_of[0]; ++d)
+      for (int h = 0; h < points_of[1]; ++h) {
+        V line[points_of[2]];
+        get_line(d, h, line);
+        Inner::data(line, 1);
+        copy_line(line, x + d * step[0] + h * step[1]);
+      }
+    if constexpr (first_dim == 0) lines(points_of[0], points_of[2], 1, x, [](V* l, Index s) { Inner::data(l, s); });
+    first_lines([&](int p) {
+      V line[points_of[first_dim]];
+      get_first<points_of[first_dim]>([&](int q) { return x[q]; }, p, line);
+      First::data(line, 1);
+      put_first<points_of[first_dim]>(line, p, put);
+    });
   }
-  /// A^T along all dims: writes the results to (d, h, w) below results[].
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void result(V* x) {
-    lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::result(l, s); });
-    lines(results[0], points_of[2], 1, x, [](V* l, Index s) { Inner::result(l, s); });
+  /// A^T along all dims, for the values get(point): writes the results to (d, h, w) of x below results[].
+  template <class V, class Get>
+  KOKKOS_FORCEINLINE_FUNCTION static void result(const Get& get, V* x) {
+    first_lines([&](int p) {
+      V line[points_of[first_dim]];
+      get_first<points_of[first_dim]>(get, p, line);
+      First::result(line, 1);
+      put_first<results[first_dim]>(line, p, [&](int q, const V& v) { x[q] = v; });
+    });
+    if constexpr (first_dim == 0) lines(results[0], points_of[2], 1, x, [](V* l, Index s) { Inner::result(l, s); });
     lines(results[0], results[1], 2, x, [](V* l, Index s) { Inner::result(l, s); });
   }
   /// G along all dims: the filter is at (d, h, w) below taps_of[].
@@ -184,12 +204,25 @@ struct WinogradTile {
     lines(taps_of[0], points_of[2], 1, x, [](V* l, Index s) { Inner::filter(l, s); });
     lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::filter(l, s); });
   }
-  /// A along all dims: the gradient of the results is at (d, h, w) below results[].
-  template <class V>
-  KOKKOS_FORCEINLINE_FUNCTION static void diff(V* x) {
-    lines(results[0], results[1], 2, x, [](V* l, Index s) { Inner::diff(l, s); });
-    lines(results[0], points_of[2], 1, x, [](V* l, Index s) { Inner::diff(l, s); });
-    lines(points_of[1], points_of[2], 0, x, [](V* l, Index s) { Outer::diff(l, s); });
+  /// A along all dims. get_line(d, h, line), d and h below results[], writes results[2] gradients to line;
+  /// put(point, value) is called for each point.
+  template <class V, class GetLine, class Put>
+  KOKKOS_FORCEINLINE_FUNCTION static void diff(const GetLine& get_line, const Put& put) {
+    V x[points];
+    for (int d = 0; d < results[0]; ++d)
+      for (int h = 0; h < results[1]; ++h) {
+        V line[points_of[2]];
+        get_line(d, h, line);
+        Inner::diff(line, 1);
+        copy_line(line, x + d * step[0] + h * step[1]);
+      }
+    if constexpr (first_dim == 0) lines(results[0], points_of[2], 1, x, [](V* l, Index s) { Inner::diff(l, s); });
+    first_lines([&](int p) {
+      V line[points_of[first_dim]];
+      get_first<results[first_dim]>([&](int q) { return x[q]; }, p, line);
+      First::diff(line, 1);
+      put_first<points_of[first_dim]>(line, p, put);
+    });
   }
   /// G^T along all dims: writes the gradient of the filter to (d, h, w) below taps_of[].
   template <class V>
@@ -200,6 +233,30 @@ struct WinogradTile {
   }
 
  private:
+  static constexpr int first_dim = 3 - spatial;
+  using First = std::conditional_t<first_dim == 0, Outer, Inner>;
+
+  /// use(point) for the first point of each line along first_dim.
+  template <class Use>
+  KOKKOS_FORCEINLINE_FUNCTION static void first_lines(const Use& use) {
+    for (int p = 0; p < step[first_dim]; ++p) use(p);
+  }
+  /// The first `count` elements of the line along first_dim that begins at point p.
+  template <int count, class V, class Get>
+  KOKKOS_FORCEINLINE_FUNCTION static void get_first(const Get& get, int p, V* line) {
+    KEELSON_UNROLL
+    for (int i = 0; i < count; ++i) line[i] = get(p + i * static_cast<int>(step[first_dim]));
+  }
+  template <int count, class V, class Put>
+  KOKKOS_FORCEINLINE_FUNCTION static void put_first(const V* line, int p, const Put& put) {
+    KEELSON_UNROLL
+    for (int i = 0; i < count; ++i) put(p + i * static_cast<int>(step[first_dim]), line[i]);
+  }
+  template <class V>
+  KOKKOS_FORCEINLINE_FUNCTION static void copy_line(const V* line, V* to) {
+    KEELSON_UNROLL
+    for (int i = 0; i < points_of[2]; ++i) to[i] = line[i];
+  }
   /// transform(line, step) for the lines along `dim` that start at i < count_a, j < count_b of the other dims.
   template <class V, class Transform>
   KOKKOS_FORCEINLINE_FUNCTION static void lines(int count_a, int count_b, int dim, V* x, const Transform& transform) {

@@ -34,6 +34,11 @@ template <class V>
 KOKKOS_FORCEINLINE_FUNCTION V first_lanes(const V& v, Index) {
   return v;
 }
+/// Vectors side by side in one.
+template <class V>
+KOKKOS_FORCEINLINE_FUNCTION V join(const V (&v)[1]) {
+  return v[0];
+}
 
 #else
 
@@ -80,6 +85,21 @@ KOKKOS_FORCEINLINE_FUNCTION V first_lanes(const V& v, Index valid) {
   Integers lane;
   for (int l = 0; l < width_of<V>; ++l) lane[l] = l;
   return std::bit_cast<V>(std::bit_cast<Integers>(v) & (lane < static_cast<std::int32_t>(valid)));
+}
+
+/// 1, 2 or 4 vectors of 4 lanes side by side in one.
+template <std::size_t count>
+KOKKOS_FORCEINLINE_FUNCTION auto join(const Channels<4> (&v)[count]) {
+  if constexpr (count == 1) {
+    return v[0];
+  } else if constexpr (count == 2) {
+    return __builtin_shufflevector(v[0], v[1], 0, 1, 2, 3, 4, 5, 6, 7);
+  } else {
+    static_assert(count == 4);
+    const auto first = __builtin_shufflevector(v[0], v[1], 0, 1, 2, 3, 4, 5, 6, 7),
+               last = __builtin_shufflevector(v[2], v[3], 0, 1, 2, 3, 4, 5, 6, 7);
+    return __builtin_shufflevector(first, last, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  }
 }
 
 #endif

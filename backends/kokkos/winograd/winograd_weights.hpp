@@ -3,8 +3,10 @@
 #include "backends/kokkos/winograd/winograd_kernels.hpp"
 
 /// Kernels of the gradient of the weights by Winograd's algorithms. For each block of tiles, V and the transformed
-/// gradients D are written, then their products are added to the gradients of the transformed filters. All threads work
-/// on the same block, each on its own sums, so that no sum depends on the number of threads.
+/// gradients D are written, then their products are added to the gradients of the transformed filters. If these sums
+/// are small, the tiles are divided into slots: a thread has its own blocks and sums, and processes one slot after the
+/// other. If they are large, all threads work on the same block, each on its own part of the sums. In both cases, no
+/// sum depends on the number of threads.
 namespace keelson::kokkos {
 
 /// The transformed tiles of a block: point p of tile t and channel c is at p * step + t * channels + c.
@@ -35,10 +37,10 @@ struct TransformTiles {
       }
       transform_input<Tile, Vec>(source, position.n, begin, v.channels, v.data + t * v.channels, v.step);
       for (Index c = 0; c < d.channels; c += vector_width) {
-        Vec x[Tile::points];
-        load_tile(gradient, results, c, x);
-        Tile::diff(x);
-        for (int p = 0; p < Tile::points; ++p) store(x[p], d.data + p * d.step + t * d.channels + c);
+        float* const to = d.data + t * d.channels + c;
+        with_lines<Tile::points, Tile::results[2], Vec>(gradient, results, c, [&](const auto& get_line) {
+          Tile::template diff<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * d.step); });
+        });
       }
     }
   }
@@ -96,6 +98,42 @@ struct TransformSums {
             float* const tap = to + d * tap_stride[0] + h * tap_stride[1] + w * tap_stride[2];
             for (int l = 0; l < vector_width; ++l) tap[l * filter_stride] = lane[l];
           }
+    }
+  }
+};
+
+/// The gradients of the weights of all slots. There is one work item per worker, which processes its share of the
+/// slots.
+template <class Tile, int lanes>
+struct SlotsOfWeights {
+  WinogradGrid grid;
+  TileSource source, gradient;
+  TransformedTiles v, d;          ///< of the first worker
+  Index block;                    ///< tiles
+  TransformSums<Tile, lanes> to;  ///< of the first worker and slot
+  Index slot_floats, slots, workers;
+  float* sums;
+
+  static constexpr Index floats_of(const TransformedTiles& t) { return Tile::points * t.step + max_lanes; }
+
+  KOKKOS_FUNCTION void operator()(Index worker) const {
+    TransformedTiles own_v = v, own_d = d;
+    own_v.data += worker * floats_of(v);
+    own_d.data += worker * floats_of(d);
+    TransformSums<Tile, lanes> end = to;
+    float* const own_sums = sums + worker * Tile::points * to.panels * lanes * to.channels;
+    end.sums = own_sums;
+    for (Index slot = slots * worker / workers; slot < slots * (worker + 1) / workers; ++slot) {
+      const Index begin = grid.tile_count * slot / slots, tiles = grid.tile_count * (slot + 1) / slots - begin;
+      const Index blocks = ceil_div(tiles, block);
+      for (Index b = 0; b < blocks; ++b) {
+        const Index first = begin + tiles * b / blocks, count = begin + tiles * (b + 1) / blocks - first;
+        TransformTiles<Tile>{grid, source, gradient, own_v, own_d, first, count, count}(0);
+        const MultiplyTiles<Tile, lanes> multiply{own_v, own_d, count, to.panels, b == 0, own_sums};
+        for (Index i = 0; i < Tile::points * to.panels; ++i) multiply(i);
+      }
+      end.diff_weights = to.diff_weights + slot * slot_floats;
+      for (Index i = 0; i < to.panels * to.channels; ++i) end(i);
     }
   }
 };
