@@ -20,9 +20,10 @@ class CudaGraph : public CapturedGraph {
   std::size_t kernels_;
 };
 
-/// Calls `work`, which queues work on the current instance's stream, and records this work as a graph instead of
-/// running it. If `work` throws or queues work that cannot be recorded (a copy from pageable memory, an allocation,
-/// waiting), this function throws with the reason, and the stream is as before.
+/// Calls `work`, which queues work on the current instance's stream, and on streams that wait for this stream first and
+/// for which this stream waits at the end. Records this work as a graph instead of running it. If `work` throws or
+/// queues work that cannot be recorded (a copy from pageable memory, an allocation, waiting), this function throws with
+/// the reason, and the stream is as before.
 std::unique_ptr<CudaGraph> record(const std::function<void()>& work);
 
 }  // namespace keelson::cuda

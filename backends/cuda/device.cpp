@@ -31,6 +31,7 @@ class CudaDevice : public Device {
   bool shares_host_memory() const override { return false; }
   bool is_asynchronous() const override { return true; }
   bool can_capture() const override { return true; }
+  bool can_overlap() const override { return true; }
   bool has_small_caches() const override { return false; }
 
   std::shared_ptr<void> allocate(std::size_t bytes, const std::string& label) override {

@@ -11,16 +11,21 @@ namespace {
 struct Resources {
   Stream stream = make_stream();
   Staging staging{stream.get()};
-  Event event = make_event();
+};
+
+struct StreamEvent : keelson::Event {
+  explicit StreamEvent(cudaStream_t stream) { check(cudaEventRecord(event.get(), stream), "cudaEventRecord"); }
+  const cuda::Event event = make_event();
 };
 
 class CudaInstance : private Resources, public kokkos::Instance {
  public:
   CudaInstance() : kokkos::Instance(kokkos::Space(stream.get())) {}
 
-  void wait_for(ExecutionInstance& other) override {
-    check(cudaEventRecord(event.get(), static_cast<CudaInstance&>(other).handle()), "cudaEventRecord");
-    check(cudaStreamWaitEvent(stream.get(), event.get(), 0), "cudaStreamWaitEvent");
+  std::shared_ptr<keelson::Event> record() override { return std::make_shared<StreamEvent>(stream.get()); }
+  void wait_for(const keelson::Event& before) override {
+    check(cudaStreamWaitEvent(stream.get(), static_cast<const StreamEvent&>(before).event.get(), 0),
+          "cudaStreamWaitEvent");
   }
   /// Peeks: a fault that breaks the context stays, and check() clears all others.
   void check_launch(const char* label) const override {

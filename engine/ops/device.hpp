@@ -15,6 +15,12 @@ namespace keelson {
 
 class Autotuner;
 
+/// A place in the order of an instance's work (a CUDA event).
+class Event {
+ public:
+  virtual ~Event() = default;
+};
+
 /// Does work in order: one CUDA stream, or some threads of a CPU. Work of different instances runs at the same time;
 /// only wait_for() and Device::fence() order it. A device has a main instance. Device::make_instance() makes more. An
 /// instance may be used by one host thread at a time.
@@ -22,8 +28,13 @@ class ExecutionInstance : public std::enable_shared_from_this<ExecutionInstance>
  public:
   virtual ~ExecutionInstance() = default;  ///< returns when the work queued on this instance is done
   virtual int concurrency() const = 0;     ///< number of threads, or of work items that the device runs at once
+  /// The place behind all work queued on this instance so far.
+  virtual std::shared_ptr<Event> record() = 0;
+  /// Work queued on this instance from now on waits for the work before `event`, which an instance of the same device
+  /// has recorded. Does not block the host. Within Device::capture() the event must be of the same capture.
+  virtual void wait_for(const Event& event) = 0;
   /// Work queued on this instance from now on waits for all work queued on `other` so far. Does not block the host.
-  virtual void wait_for(ExecutionInstance& other) = 0;
+  void wait_for(ExecutionInstance& other) { wait_for(*other.record()); }
 
  protected:
   /// The state before enter().
@@ -110,6 +121,9 @@ class Device {
   virtual bool shares_host_memory() const = 0;        ///< the CPU may read and write the device's memory directly
   virtual bool is_asynchronous() const = 0;           ///< calls queue work and return before it has ended
   virtual bool can_capture() const { return false; }  ///< capture() works
+  /// Whether work of two instances may take less time at the same time than one after the other: kernels that do not
+  /// fill the device. Threads of a CPU are all used by one instance.
+  virtual bool can_overlap() const { return false; }
   virtual bool has_small_caches()
       const = 0;  ///< results of more than some MiB do not stay in the caches, so tiles are faster
 
@@ -138,8 +152,9 @@ class Device {
   /// As make_queue(), but with priority over all other work of the device: for work for which other ranks wait.
   virtual std::unique_ptr<Queue> make_urgent_queue() { return make_queue(); }
   /// Calls `work`, which queues work on the current instance and does nothing else (no copy to or from the host, no
-  /// allocation, no fence), and keeps the queued work instead of running it. Only if can_capture(); throws Error if the
-  /// work cannot be captured.
+  /// allocation, no fence), and keeps the queued work instead of running it. Other instances may take part: each first
+  /// waits for the current instance, and the current instance waits for their work at the end. Only if can_capture();
+  /// throws Error if the work cannot be captured.
   virtual std::unique_ptr<CapturedGraph> capture(const std::function<void()>& work) { return (void)work, nullptr; }
   /// Whether run_together() makes fewer launches of kernels than the calls one by one.
   virtual bool merges_launches() const { return false; }

@@ -21,6 +21,39 @@ void move_bytes(void* to, const void* from, std::size_t bytes) {
 
 }  // namespace
 
+struct LaneEvent : Event {
+  std::shared_ptr<Lane> lane;
+  std::uint64_t count = 0;  ///< of all work added so far
+  const FakeCapture* capture = nullptr;
+  std::size_t piece = FakeCapture::none;  ///< of the capture
+};
+
+void Lane::add(std::function<void()> work) {
+  if (capture_)
+    capture_->add(*this, std::move(work));
+  else
+    pending_.push_back(std::move(work));
+}
+
+std::shared_ptr<Event> Lane::record() {
+  auto event = std::make_shared<LaneEvent>();
+  event->lane = shared_from_this();
+  event->count = added();
+  event->capture = capture_;
+  if (capture_) event->piece = capture_->end_of(*this);
+  return event;
+}
+
+void Lane::wait_for(const Event& event) {
+  const auto& before = static_cast<const LaneEvent&>(event);
+  if (before.capture && !capture_) const_cast<FakeCapture*>(before.capture)->join(*this);
+  if (before.capture != capture_) fail("a lane whose work is captured waits for work outside of the capture");
+  if (capture_)
+    capture_->add(*this, [] {}, before.piece);
+  else
+    add([lane = before.lane, count = before.count] { lane->run_to(count); });
+}
+
 void Lane::run_to(std::uint64_t count) {
   while (done_ < count) {
     const auto work = std::move(pending_.front());
@@ -35,10 +68,8 @@ class FakeInstance : public ExecutionInstance {
   explicit FakeInstance(FakeAsyncDevice& device) : device_(device) { device.instances_.push_back(lane_); }
   ~FakeInstance() override { lane_->run(); }
   int concurrency() const override { return 1; }
-  void wait_for(ExecutionInstance& other) override {
-    const auto before = static_cast<FakeInstance&>(other).lane_;
-    lane_->add([before, count = before->added()] { before->run_to(count); });
-  }
+  std::shared_ptr<Event> record() override { return lane_->record(); }
+  void wait_for(const Event& event) override { lane_->wait_for(event); }
   Lane& lane() { return *lane_; }
 
  private:
@@ -163,22 +194,84 @@ void FakeAsyncDevice::zero(void* dst, std::size_t bytes) {
   lane().add([to = inside(dst), bytes] { std::memset(to, 0, bytes); });
 }
 
+FakeCapture::~FakeCapture() { leave(); }
+
+void FakeCapture::leave() {
+  for (const auto& lane : lanes_)
+    if (lane->capture_ == this) lane->capture_ = nullptr;
+}
+
+void FakeCapture::end() {
+  leave();
+  require_joined();
+}
+
+void FakeCapture::join(Lane& lane) {
+  lanes_.push_back(lane.shared_from_this());
+  lane.capture_ = this;
+}
+
+std::size_t FakeCapture::number_of(const Lane& lane) const {
+  return static_cast<std::size_t>(
+      std::ranges::find(lanes_, &lane, [](const auto& l) { return static_cast<const Lane*>(l.get()); }) -
+      lanes_.begin());
+}
+
+std::size_t FakeCapture::end_of(const Lane& lane) const {
+  const std::size_t number = number_of(lane);
+  for (std::size_t i = pieces_.size(); i-- > 0;)
+    if (pieces_[i].lane == number) return i;
+  return none;
+}
+
+void FakeCapture::add(const Lane& lane, std::function<void()> work, std::size_t after) {
+  pieces_.push_back({number_of(lane), std::move(work), after});
+}
+
+void FakeCapture::require_joined() const {
+  for (std::size_t number = 1; number < lanes_.size(); ++number) {
+    const std::size_t end = end_of(*lanes_[number]);
+    if (end != none && std::ranges::none_of(pieces_, [&](const Piece& p) { return p.lane == 0 && p.after == end; }))
+      fail("the capture ends, and its first lane does not wait for the work of another one");
+  }
+}
+
+void FakeCapture::run(std::size_t preferred) const {
+  std::vector<bool> done(pieces_.size());
+  std::vector<std::size_t> next(lanes_.size());  // piece to look at, by lane
+  const auto ready = [&](std::size_t lane) {
+    std::size_t& i = next[lane];
+    while (i < pieces_.size() && (pieces_[i].lane != lane || done[i])) ++i;
+    return i < pieces_.size() && (pieces_[i].after == none || done[pieces_[i].after]);
+  };
+  for (std::size_t count = 0; count < pieces_.size(); ++count) {
+    std::size_t lane = preferred % lanes_.size();
+    while (!ready(lane)) lane = (lane + 1) % lanes_.size();
+    pieces_[next[lane]].work();
+    done[next[lane]] = true;
+  }
+}
+
 class FakeCapturedGraph : public CapturedGraph {
  public:
-  FakeCapturedGraph(FakeAsyncDevice& device, std::vector<std::function<void()>> work)
+  FakeCapturedGraph(FakeAsyncDevice& device, std::shared_ptr<const FakeCapture> work)
       : device_(device), work_(std::move(work)) {}
   void launch() override {
+    device_.queue([work = work_, preferred = launches_++] { work->run(preferred); });
     ++device_.replays_;
-    for (const auto& w : work_) device_.queue(w);
   }
 
  private:
   FakeAsyncDevice& device_;
-  std::vector<std::function<void()>> work_;
+  std::shared_ptr<const FakeCapture> work_;
+  std::size_t launches_ = 0;
 };
 
 std::unique_ptr<CapturedGraph> FakeAsyncDevice::capture(const std::function<void()>& work) {
-  return std::make_unique<FakeCapturedGraph>(*this, lane().kept(work));
+  const auto capture = std::make_shared<FakeCapture>(lane());
+  work();
+  capture->end();
+  return std::make_unique<FakeCapturedGraph>(*this, capture);
 }
 
 void FakeAsyncDevice::stall(double seconds) {

@@ -12,34 +12,59 @@
 
 namespace keelson::testing {
 
+class FakeCapture;
+
 /// Work that is done in order, and only when a caller waits for it.
 class Lane : public std::enable_shared_from_this<Lane> {
  public:
-  void add(std::function<void()> work) { pending_.push_back(std::move(work)); }
+  void add(std::function<void()> work);
   void run_to(std::uint64_t count);  ///< runs the first `count` of all work that was ever added
   void run() { run_to(added()); }
   std::uint64_t added() const { return done_ + pending_.size(); }
   std::uint64_t done() const { return done_; }
   bool idle() const { return pending_.empty(); }
-  /// Returns the work that is added while `work` runs; it is not queued.
-  std::vector<std::function<void()>> kept(const std::function<void()>& work) {
-    std::deque<std::function<void()>> before;
-    before.swap(pending_);
-    work();
-    std::vector<std::function<void()>> added(pending_.begin(), pending_.end());
-    pending_.swap(before);
-    return added;
-  }
+  std::shared_ptr<Event> record();
+  void wait_for(const Event& event);
 
  private:
+  friend class FakeCapture;
   std::deque<std::function<void()>> pending_;
   std::uint64_t done_ = 0;
+  FakeCapture* capture_ = nullptr;  ///< keeps the work that is added; null: it is queued
+};
+
+/// Work that lanes have added, with what each piece of it waits for.
+class FakeCapture {
+ public:
+  explicit FakeCapture(Lane& origin) { join(origin); }
+  ~FakeCapture();
+  void join(Lane& lane);
+  void add(const Lane& lane, std::function<void()> work, std::size_t after = none);
+  std::size_t end_of(const Lane& lane) const;  ///< the lane's last piece, or none
+  void end();                                  ///< throws Error if a lane has work that the origin does not wait for
+  /// All work, once: that of the lane number `preferred` as early as possible.
+  void run(std::size_t preferred) const;
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+
+ private:
+  struct Piece {
+    std::size_t lane;
+    std::function<void()> work;
+    std::size_t after;  ///< a piece of another lane
+  };
+  std::size_t number_of(const Lane& lane) const;
+  void leave();
+  void require_joined() const;
+  std::vector<std::shared_ptr<Lane>> lanes_;  ///< first the origin
+  std::vector<Piece> pieces_;
 };
 
 /// A device with its own memory that detects code which treats it like the host. Access to its memory from the host is
 /// a segmentation fault. All its work is delayed until a caller waits, so that work is never in order by accident. An
-/// execution instance waits for another one only if that was requested. A queue does one piece of work after several
-/// calls of idle(), and each queue has another pace. Memory of allocate_host() is unmapped at once when it is freed.
+/// execution instance waits for another one only if that was requested. Of a captured graph, the work of one instance
+/// is done as early as possible, and the next time the work of the other one. A queue does one piece of work after
+/// several calls of idle(), and each queue has another pace. Memory of allocate_host() is unmapped at once when it is
+/// freed.
 class FakeAsyncDevice : public Device {
  public:
   /// Who may read and write the device's memory: only the device, or also libraries that know it (MPI).
@@ -78,6 +103,9 @@ class FakeAsyncDevice : public Device {
     for (std::size_t i = count; i-- > 0;) call(i);
   }
   std::size_t calls_run_together() const { return run_together_; }
+  bool can_overlap() const override { return overlaps_; }
+  void set_can_overlap(bool overlaps) { overlaps_ = overlaps; }  ///< true at first
+  int instances_made() const { return static_cast<int>(instances_.size()); }
 
   /// Queues a kernel: `work` is done in order with all other work.
   void queue(std::function<void()> work) { lane().add(std::move(work)); }
@@ -104,7 +132,7 @@ class FakeAsyncDevice : public Device {
   DeviceEnergy energy_{std::nullopt, "no counter"};
   int replays_ = 0;
   std::size_t run_together_ = 0;
-  bool merges_ = true;
+  bool merges_ = true, overlaps_ = true;
   std::vector<std::weak_ptr<Lane>> instances_;  ///< lanes of the execution instances
   std::shared_ptr<ExecutionInstance> main_;
   ExecutionInstance* current_ = nullptr;    ///< null: main_. This device supports one host thread

@@ -42,6 +42,11 @@ S make_space([[maybe_unused]] int threads) {
     return Kokkos::Experimental::partition_space(S(), std::vector<int>{1}).front();
 }
 
+struct SpaceEvent : Event {
+  explicit SpaceEvent(Space s) : space(std::move(s)) {}
+  const Space space;
+};
+
 }  // namespace
 
 Instance::~Instance() {
@@ -52,7 +57,8 @@ Instance::~Instance() {
   }
 }
 
-void Instance::wait_for(ExecutionInstance& other) { static_cast<Instance&>(other).space_.fence("keelson::wait_for"); }
+std::shared_ptr<Event> Instance::record() { return std::make_shared<SpaceEvent>(space_); }
+void Instance::wait_for(const Event& event) { static_cast<const SpaceEvent&>(event).space.fence("keelson::wait_for"); }
 
 Instance::Previous Instance::enter() {
   const Previous previous{current, openmp_threads()};

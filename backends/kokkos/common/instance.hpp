@@ -19,8 +19,10 @@ class Instance : public ExecutionInstance {
   explicit Instance(Space space) : space_(std::move(space)), one_thread_(runs_on_cpu && space_.concurrency() == 1) {}
   ~Instance() override;
   int concurrency() const override { return space_.concurrency(); }
-  /// For spaces whose calls return when the work is done; other spaces override this function.
-  void wait_for(ExecutionInstance& other) override;
+  // For spaces whose calls return when the work is done; other spaces override these functions.
+  std::shared_ptr<Event> record() override;
+  using ExecutionInstance::wait_for;
+  void wait_for(const Event& event) override;
   const Space& space() const { return space_; }
   bool is_one_thread() const { return one_thread_; }  ///< whether work runs in the calling host thread alone
   /// Throws Error if the device refused the last kernel, for devices whose launches report nothing by themselves.
