@@ -49,6 +49,7 @@ set(test_environment
   OMP_NUM_THREADS=2 OMP_PROC_BIND=false GOMP_SPINCOUNT=1000
   OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   KEELSON_TUNE=off  # the same order of summation in every run
+  KEELSON_OVERLAP=on  # also where rules of thumb leave it out: the more orders of work, the better
   KEELSON_BIN=${CMAKE_RUNTIME_OUTPUT_DIRECTORY} "KEELSON_MPIEXEC=${mpiexec_line}")
 set(suite_environment ${test_environment})
 if(KEELSON_SANITIZE)

@@ -36,6 +36,7 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
     : program_(program), bound_(calls), device_(device), captures_(device.can_capture()) {
   if (checks_calls()) checker_.emplace(program, device);
   captures_ = captures_ && !checker_;
+  if (captures_ && device.can_overlap()) overlap_ = overlap_mode();
   const auto& list = program.calls();
   for (std::size_t i = 0; i < list.size(); ++i) {
     const Communication* communication = list[i].communication();
@@ -46,15 +47,21 @@ GraphExecutor::GraphExecutor(const Program& program, std::vector<BoundCall>& cal
     const bool cut = std::find(cuts.begin(), cuts.end(), i) != cuts.end();
     if (cut || segments_.empty() || segments_.back().queues_only != queues_only ||
         segments_.back().capturable != capturable || !(segments_.back().every == list[i].every))
-      segments_.push_back({i, i, queues_only, capturable, list[i].every, false, nullptr});
+      segments_.push_back(
+          {.first = i, .last = i, .queues_only = queues_only, .capturable = capturable, .every = list[i].every});
     ++segments_.back().last;
   }
+  if (overlap_ == OverlapMode::off) return;
+  for (Segment& s : segments_)
+    if (s.capturable)
+      if (InstanceSchedule schedule(program, s.first, s.last); schedule.has_two()) s.schedule = std::move(schedule);
 }
 
 void GraphExecutor::forget() {
   for (Segment& s : segments_) {
     s.captured.reset();
-    s.warm = false;  // libraries may choose other kernels for operands at other places
+    s.trial.reset();
+    s.warm_ups = 0;  // libraries may choose other kernels for operands at other places
   }
 }
 
@@ -121,14 +128,62 @@ void GraphExecutor::execute(const Segment& s, ProgressEngine* progress) {
   look();
 }
 
+void GraphExecutor::execute_on_two_instances(const Segment& s) {
+  if (!second_) second_ = device_.make_instance();
+  ExecutionInstance& first = device_.current_instance();
+  std::vector<std::shared_ptr<Event>> ends(s.last - s.first);
+  second_->wait_for(first);
+  for (std::size_t i = s.first; i < s.last; ++i) {
+    const InstanceSchedule::Entry& entry = (*s.schedule)[i];
+    ExecutionInstance& instance = entry.overlaps ? *second_ : first;
+    const InstanceScope scope(instance);
+    if (entry.waits_for >= 0) instance.wait_for(*ends[static_cast<std::size_t>(entry.waits_for) - s.first]);
+    execute(i);
+    if (entry.is_awaited) ends[i - s.first] = instance.record();
+  }
+  first.wait_for(*second_);
+}
+
+bool GraphExecutor::is_ready(const Segment& s) const {
+  return captures_ && s.capturable && !profiling_ && s.warm_ups >= (s.schedule ? 2 : 1);
+}
+
+void GraphExecutor::warm_up(Segment& s, ProgressEngine* progress) {
+  const bool on_two = s.schedule && !profiling_ && s.warm_ups == 1;
+  if (on_two)
+    execute_on_two_instances(s);
+  else
+    execute(s, progress);
+  if (on_two || s.warm_ups == 0) ++s.warm_ups;
+}
+
 /// Some work of a library cannot be captured, and only the attempt shows that. Such work runs call by call.
 void GraphExecutor::capture(Segment& s) {
-  try {
-    s.captured = device_.capture([&] { execute(s, nullptr); });
-  } catch (const Error& e) {
-    s.capturable = false;
-    if (verbose()) fmt::print(stderr, "keelson: a part of the step is not captured: {}\n", e.what());
-  }
+  const auto attempt = [&](const std::function<void()>& work, const char* how) -> std::unique_ptr<CapturedGraph> {
+    try {
+      return device_.capture(work);
+    } catch (const Error& e) {
+      if (verbose()) fmt::print(stderr, "keelson: a part of the step is not captured{}: {}\n", how, e.what());
+      return nullptr;
+    }
+  };
+  s.captured = attempt([&] { execute(s, nullptr); }, "");
+  s.capturable = s.captured != nullptr;
+  if (!s.captured || !s.schedule) return;
+  auto on_two = attempt([&] { execute_on_two_instances(s); }, " on two execution instances");
+  if (!on_two)
+    s.schedule.reset();
+  else if (overlap_ == OverlapMode::on)
+    s.captured = std::move(on_two);
+  else
+    s.trial.emplace(fmt::format("calls {} to {} of the step", s.first, s.last - 1), std::move(s.captured),
+                    std::move(on_two));
+}
+
+void GraphExecutor::launch(Segment& s) {
+  if (!s.trial) return s.captured->launch();
+  s.captured = s.trial->launch(device_);
+  if (s.captured) s.trial.reset();
 }
 
 void GraphExecutor::run(std::size_t first, std::size_t last, std::uint64_t step, ProgressEngine* progress) {
@@ -136,15 +191,14 @@ void GraphExecutor::run(std::size_t first, std::size_t last, std::uint64_t step,
     if (s.first < first || s.first >= last) continue;
     KEELSON_EXPECT(s.last <= last);
     if (!s.every.due(step)) continue;
-    if (!s.captured && s.warm && s.capturable && captures_ && !profiling_) capture(s);
-    if (s.captured && !profiling_) {
+    if (!s.captured && !s.trial && is_ready(s)) capture(s);
+    if ((s.captured || s.trial) && !profiling_) {
       const TraceTime begin = trace_now();
-      s.captured->launch();
+      launch(s);
       if (CallTracer* t = tracer()) t->launched(s.first, s.last, begin, trace_now());
       if (progress) progress->advance();
     } else {
-      execute(s, progress);
-      s.warm = true;
+      warm_up(s, progress);
     }
   }
 }

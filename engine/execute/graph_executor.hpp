@@ -7,6 +7,9 @@
 #include "engine/base/progress_engine.hpp"
 #include "engine/execute/call_checker.hpp"
 #include "engine/execute/call_tracer.hpp"
+#include "engine/execute/instance_schedule.hpp"
+#include "engine/execute/overlap_trial.hpp"
+#include "engine/plan/overlap_weight_gradients.hpp"
 
 namespace keelson {
 
@@ -15,7 +18,9 @@ namespace keelson {
 /// some work only once. Between the captured graphs stand communications, verbs that cannot be captured
 /// (Primitive::can_be_captured), and calls of other steps (Call::every): each run of calls has the same steps. A run
 /// whose capture fails is executed call by call. Under KEELSON_CHECK=1 a CallChecker executes each call, and nothing is
-/// captured. While a TraceRecorder is active a CallTracer records the calls.
+/// captured. If the device can overlap the work of two execution instances, the calls that overlap others
+/// (Call::overlaps) run on a second instance where that takes less time (OverlapTrial). While a TraceRecorder is active
+/// a CallTracer records the calls.
 class GraphExecutor {
  public:
   /// `calls`: the bound calls of the program. `cuts`: rising indices of calls at which run() may begin or end (the
@@ -37,12 +42,19 @@ class GraphExecutor {
     std::size_t first, last;
     bool queues_only;  ///< has no communications
     bool capturable;
-    Every every = {};  ///< of all its calls
-    bool warm = false;
+    Every every = {};                          ///< of all its calls
+    std::optional<InstanceSchedule> schedule;  ///< of two instances; empty: all calls run on one
+    int warm_ups = 0;                          ///< executions call by call since forget()
     std::unique_ptr<CapturedGraph> captured;
+    std::optional<OverlapTrial> trial;  ///< until its result is in `captured`
   };
+  bool is_ready(const Segment& s) const;
   void capture(Segment& s);
+  void launch(Segment& s);
+  /// As a warm-up: once on each number of instances that may be captured.
+  void warm_up(Segment& s, ProgressEngine* progress);
   void execute(const Segment& s, ProgressEngine* progress);
+  void execute_on_two_instances(const Segment& s);
   /// Runs call `i`, and measures its time if that is asked for.
   void execute(std::size_t i);
   /// Index behind the calls that run together with call `i` (Call::together), at most `last`. Calls that are checked or
@@ -59,6 +71,8 @@ class GraphExecutor {
   std::optional<CallTracer> tracer_;
   std::vector<bool> waits_;  ///< by call
   bool captures_, profiling_ = false;
+  OverlapMode overlap_ = OverlapMode::off;
+  std::shared_ptr<ExecutionInstance> second_;  ///< made when it is needed
   double waited_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "engine/plan/independent_calls.hpp"
 #include "engine/plan/input_descs.hpp"
 #include "engine/plan/overlap_messages.hpp"
+#include "engine/plan/overlap_weight_gradients.hpp"
 #include "engine/plan/plan_report.hpp"
 #include "engine/plan/recompute.hpp"
 #include "engine/plan/stage_parts.hpp"
@@ -383,6 +384,8 @@ CompiledGraph Compiler::finish(const Graph& graph) {
                            : insert_collectives(build, {}, {});
   if (context().device().merges_launches()) gather_independent_calls(program, c.phase_ends.exchange);
   if (options.training && options.noise_scale) c.noise = insert_noise_sums(build, *gradients, c.phase_ends);
+  if (options.training && context().device().can_overlap() && overlap_mode() != OverlapMode::off)
+    overlap_weight_gradients(program);
   program.place();
   c.structure = plan_structure(build, fused.nodes, parts.bounds);
   c.checks_gradients = build.checks_gradients;

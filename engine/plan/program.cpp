@@ -93,15 +93,29 @@ void Program::require_written() const {
   }
 }
 
+/// The last call that may run at the same time as call `c`: up to the next call that overlaps others, or communicates.
+int Program::end_of_overlap(int c) const {
+  const auto& call = [this](int i) -> const Call& { return calls_[static_cast<std::size_t>(i)]; };
+  int end = c;
+  if (!call(c).overlaps) return end;
+  const auto goes_on = [&](const Call& next) {
+    return next.phase == call(c).phase && next.computation() && !next.overlaps;
+  };
+  while (end + 1 < static_cast<int>(calls_.size()) && goes_on(call(end + 1))) ++end;
+  return end;
+}
+
 std::vector<Program::Life> Program::lives() const {
   std::vector<Life> lives(buffers_.size());
-  for (int c = 0; c < static_cast<int>(calls_.size()); ++c)
+  for (int c = 0; c < static_cast<int>(calls_.size()); ++c) {
+    const int end = end_of_overlap(c);
     for (const Operand& o : calls_[c].operands) {
       if (o.id == no_buffer) continue;
       Life& life = lives[root(o.id)];
       if (life.first < 0) life.first = c;
-      life.last = c;
+      life.last = std::max(life.last, end);
     }
+  }
   for (BufferId b = 0; b < static_cast<BufferId>(buffers_.size()); ++b)
     if (buffers_[b].keep && lives[root(b)].first >= 0) lives[root(b)].last = static_cast<int>(calls_.size());
   return lives;

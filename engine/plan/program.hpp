@@ -129,6 +129,10 @@ struct Call {
   std::variant<Computation, Communication> work;  ///< what the call does
   /// Above 0: neighbours with the same number do not depend on each other and may run by Device::run_together().
   int together = 0;
+  /// Whether the call may run at the same time as the calls behind it, on another execution instance, as
+  /// overlap_weight_gradients() has found. Program::place() gives no call up to the next such call the memory of its
+  /// operands.
+  bool overlaps = false;
   /// In which steps the call runs; both steps of a communication alike. Of calls of the phases backward and update
   /// alone. Calls of other steps read its results from memory that is kept (Storage::owned, Storage::moment).
   Every every = {};
@@ -176,10 +180,10 @@ class Program {
   }
 
   /// Merges in-place pairs and gives all arena buffers their offsets. A buffer lives from the first call that uses it
-  /// to the last. The largest buffers are placed first, each at the lowest offset that is free during its life. If the
-  /// arena is then larger than lower_bound(), other orders are tried, too. Call place() once, when all calls are there.
-  /// Throws Error, naming call, operand and buffer, if a call reads a buffer of the arena, or a gradient, that no
-  /// call before has written in the same step.
+  /// to the last, and longer if that call overlaps others (Call::overlaps). The largest buffers are placed first, each
+  /// at the lowest offset that is free during its life. If the arena is then larger than lower_bound(), other orders
+  /// are tried, too. Call place() once, when all calls are there. Throws Error, naming call, operand and buffer, if a
+  /// call reads a buffer of the arena, or a gradient, that no call before has written in the same step.
   void place();
   int channels() const { return channels_; }  ///< number of collectives so far
   int new_channel() { return channels_++; }   ///< a number for one more collective (Communication::channel)
@@ -192,6 +196,7 @@ class Program {
     int first = -1, last = -1;
   };
   void require_written() const;
+  int end_of_overlap(int c) const;
   std::vector<Life> lives() const;
   /// Gives each buffer, in this order, the lowest offset that is free during its life; returns the end of the last.
   std::size_t place_in(const std::vector<BufferId>& order, const std::vector<Life>& life);

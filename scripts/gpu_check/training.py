@@ -109,15 +109,17 @@ def input_from_files(check):
 
 
 def replay(check):
-    """Losses of captured steps must have the same bits as with KEELSON_CHECK=1, which runs call by call. Samples are
-    small, since KEELSON_CHECK=1 copies every operand of every call to the host."""
+    """Losses of captured steps, with weight gradients on a second stream, must have the same bits as with
+    KEELSON_CHECK=1, which runs call by call. Samples are small, since KEELSON_CHECK=1 copies every operand of every
+    call to the host."""
     data = universes(check)
     if not data:
         return
-    steps = 4  # captured in the second, launched in the third and fourth
+    steps = 6  # captured in the second and third, and launched from then on
+    captured = {**UNTUNED, "KEELSON_VERBOSE": "1", "KEELSON_OVERLAP": "on"}
     for precision in ("bf16", "fp16", "fp32"):
         options = ("--size", 32, "--precision", precision, "--batch", 1, "--max-steps", steps, "--log-every", 1)
-        recorded, first = train(check, f"recorded {precision}", data, *options, env={**UNTUNED, "KEELSON_VERBOSE": "1"})
+        recorded, first = train(check, f"recorded {precision}", data, *options, env=captured)
         plain, second = train(check, f"unrecorded {precision}", data, *options, env={**UNTUNED, "KEELSON_CHECK": "1"})
         ended = plain if recorded.ok else recorded
         refused = [line for line in recorded.text("err").splitlines() if "is not captured" in line]

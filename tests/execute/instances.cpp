@@ -24,32 +24,6 @@ Sgd clipped_momentum() {
   return o;
 }
 
-/// Losses of some steps of training, and the parameters after them.
-struct Trained {
-  std::vector<double> losses;
-  std::vector<float> parameters;
-  bool operator==(const Trained&) const = default;
-};
-
-Trained train_steps(Context& context, Executor& executor, Parameters& parameters) {
-  Trained o;
-  for (int i = 0; i < few_steps; ++i) {
-    fill_inputs(context, executor, i);
-    executor.forward(
-        {.seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f});
-    executor.backward();
-    executor.update();
-    executor.carry_states();
-    executor.start_readback();
-    o.losses.push_back(executor.take_readback().loss);
-  }
-  for (const auto& p : parameters.all()) {
-    const auto values = parameters.get(p);
-    o.parameters.insert(o.parameters.end(), values.begin(), values.end());
-  }
-  return o;
-}
-
 class InstancesTest : public ::testing::TestWithParam<std::string> {
  protected:
   Context& ctx() { return context(GetParam()); }
@@ -57,11 +31,11 @@ class InstancesTest : public ::testing::TestWithParam<std::string> {
     return ctx().device().make_instance({.threads = ctx().device().shares_host_memory() ? threads : 0});
   }
   /// A plan of its own, on parameters of its own, all on `where`.
-  Trained train_on(ExecutionInstance& where, const Graph& graph, std::uint64_t seed = 1) {
+  TrainedSteps train_on(ExecutionInstance& where, const Graph& graph, std::uint64_t seed = 1) {
     const InstanceScope scope(where);
     Parameters parameters(graph, ctx(), seed);
     Executor executor(graph, parameters, training);
-    return train_steps(ctx(), executor, parameters);
+    return train_steps(ctx(), executor, parameters, few_steps);
   }
 
   const Sgd optimizer = clipped_momentum();
@@ -71,7 +45,7 @@ class InstancesTest : public ::testing::TestWithParam<std::string> {
 TEST_P(InstancesTest, ExecutorsRunAtTheSameTimeAsIfOneAfterTheOther) {
   const Graph graphs[2] = {volumes(), words()};
   const std::shared_ptr<ExecutionInstance> instances[2] = {instance(), instance()};
-  Trained alone[2], together[2];
+  TrainedSteps alone[2], together[2];
   for (int i = 0; i < 2; ++i) alone[i] = train_on(*instances[i], graphs[i]);
   std::barrier begin(2);
   const auto run = [&](int i) {
@@ -92,7 +66,7 @@ TEST_P(InstancesTest, ExecutorsOfOnePlanTakeTurnsBetweenHostThreads) {
   const InstanceScope scope(*makers);
   Parameters model(graph, ctx(), 0);
   const Plan plan(graph, model, training);
-  Trained alone[2], together[2];
+  TrainedSteps alone[2], together[2];
   for (std::uint64_t i = 0; i < 2; ++i) alone[i] = train_on(*makers, graph, i);
   std::barrier begin(2);
   const auto run = [&](std::uint64_t i) {
@@ -101,7 +75,7 @@ TEST_P(InstancesTest, ExecutorsOfOnePlanTakeTurnsBetweenHostThreads) {
     Parameters parameters(graph, ctx(), i);
     Executor executor(plan, parameters, {.arena = {}, .instance = own});
     begin.arrive_and_wait();
-    together[i] = train_steps(ctx(), executor, parameters);
+    together[i] = train_steps(ctx(), executor, parameters, few_steps);
   };
   std::thread other(run, 1);
   run(0);

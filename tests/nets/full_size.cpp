@@ -92,7 +92,7 @@ TEST(MlperfAtFullSize, AStepStaysUnder1300MegabytesAndAllocatesNothing) {
     executor.update();
   };
   step();
-  if (ctx.device().can_capture()) step();  // the second step is captured
+  for (int i = 0; ctx.device().can_capture() && i < 2; ++i) step();  // the third step captures the last graph
   const Allocations used = allocations_of(step);
   EXPECT_LE(used.bytes,
             4096 * static_cast<std::int64_t>(executor.rows().size()));  // by depth tiles, a call is many executions

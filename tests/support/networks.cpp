@@ -23,6 +23,25 @@ Array get_output(Context& context, const Executor& executor, const std::string& 
   return get(context, executor.output(name));
 }
 
+TrainedSteps train_steps(Context& context, Executor& executor, const Parameters& parameters, int steps) {
+  TrainedSteps o;
+  for (int i = 0; i < steps; ++i) {
+    fill_inputs(context, executor, i);
+    executor.forward(
+        {.seed = 3, .step = static_cast<std::uint64_t>(i), .inverse_samples = 0.5f, .learning_rate = 0.05f});
+    executor.backward();
+    executor.update();
+    executor.carry_states();
+    executor.start_readback();
+    o.losses.push_back(executor.take_readback().loss);
+  }
+  for (const auto& p : parameters.all()) {
+    const auto values = parameters.get(p);
+    o.parameters.insert(o.parameters.end(), values.begin(), values.end());
+  }
+  return o;
+}
+
 std::map<std::string, Array> plain_parameters(const Parameters& parameters) {
   std::map<std::string, Array> all;
   for (const Parameter& p : parameters.all()) {

@@ -19,6 +19,15 @@ Graph words();
 /// Fills "x" and "y" of volumes() or words() with data of step number `step`.
 void fill_inputs(Context& context, const Executor& executor, int step);
 
+/// Losses of some steps of training, and the parameters after them.
+struct TrainedSteps {
+  std::vector<double> losses;
+  std::vector<float> parameters;
+  bool operator==(const TrainedSteps&) const = default;
+};
+/// Trains volumes() or words() in batches of 2.
+TrainedSteps train_steps(Context& context, Executor& executor, const Parameters& parameters, int steps);
+
 /// The values of every parameter with which training will start, in plain order.
 std::map<std::string, Array> plain_parameters(const Parameters& parameters);
 
