@@ -41,7 +41,7 @@ std::size_t trial_bytes(const MatMul& op, const MatMulDesc& d, Verb) {
 }
 
 void run_trial(MatMul& op, const MatMulDesc& d, Verb, void* block) {
-  constexpr int most_uses = 16;
+  constexpr int most_uses = 64;
   MemoryParts memory(block);
   const auto m = take(memory, op, d);
   const Tensor src(d.src, m.src), weights(d.weights, m.weights), dst(d.dst, m.dst);

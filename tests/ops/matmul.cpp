@@ -45,6 +45,7 @@ std::vector<MatMulCase> matmul_cases() {
       {"step_back", "", 5, 11, 44, apart, plain, plain, 7},
       {"often_transposed", "packed panels", 20, 800, 200, apart, t, plain, 20},
       {"many_rows_often", "more rows and depth than a block has", 29, 70, 1100, apart, t, plain, 35},
+      {"most_rows_often", "rows in several wide tiles", 61, 70, 600, apart, t, plain, 35},
       {"all_apart", "", 6, 18, 23, apart, apart, apart, 2},
       {"apart_often", "weights with gaps, packed", 40, 37, 23, apart, apart, apart, 50},
       {"sum_of_rows", "ones times a matrix", 1, 37, 300, plain, apart},

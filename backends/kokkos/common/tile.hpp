@@ -21,12 +21,16 @@ inline constexpr int vector_width = 4, tile_rows = 6;
 #endif
 
 /// Loops over a tile must be unrolled, so that the tile stays in registers; -O2 alone does not unroll them.
+/// KEELSON_UNROLL_ROWS is for tiles of up to 32 rows.
 #if defined(__CUDACC__) || defined(__HIPCC__) || defined(__clang__)
 #define KEELSON_UNROLL _Pragma("unroll")
+#define KEELSON_UNROLL_ROWS _Pragma("unroll")
 #elif defined(__GNUC__)
 #define KEELSON_UNROLL _Pragma("GCC unroll 16")
+#define KEELSON_UNROLL_ROWS _Pragma("GCC unroll 32")
 #else
 #define KEELSON_UNROLL
+#define KEELSON_UNROLL_ROWS
 #endif
 
 /// The widest tile; narrow outputs use a narrower one (see with_lanes).

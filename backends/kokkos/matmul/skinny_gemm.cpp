@@ -15,12 +15,36 @@ namespace {
 using namespace ops;
 
 constexpr Index most_rows = 128;
-/// The depth of a block of a panel: the block stays in the second cache level until all rows have used it.
-constexpr Index depth_of_block = 512;
+
+/// The depth of a block of a wide tile: its weights stay in the second cache level until all rows have used them.
+constexpr Index depth_of_block = 256;
+
+/// How many floats of src tall tiles use at once, so that they stay in first-level caches of 32 KiB and more.
+constexpr Index floats_of_src = 5120;
 
 /// How far the first rows prefetch: caches of 32 KiB and more keep so much until it is used.
-constexpr Index floats_ahead = 2048;
+constexpr Index floats_ahead = vector_width == 16 ? 1024 : 2048;
 constexpr int floats_of_line = 16;
+
+/// The rows of a tile that is one vector wide. AVX-512's multiply-adds read a float and broadcast it in one operation, so
+/// that a vector of weights can be used by as many rows as there are registers, and weights are read once.
+constexpr int tall_rows = vector_width == 16 ? 24 : tile_rows;
+constexpr Index most_rows_of_tall_tiles = 40;
+
+constexpr int lanes_of_tile(Index rows) { return rows > tile_rows ? vector_width : max_lanes; }
+
+/// The sums that are in registers at once, and the steps of the reduction that they take before the next sums do.
+struct Tiling {
+  Index rows, lanes, depth;
+
+  Tiling(Index all_rows, Index all_steps) {
+    const Index most = all_rows > most_rows_of_tall_tiles ? tile_rows : tall_rows;
+    rows = ceil_div(all_rows, ceil_div(all_rows, most));
+    lanes = lanes_of_tile(rows);
+    const Index depth_of_src = floats_of_src / all_rows / 16 * 16;
+    depth = rows == all_rows && rows <= tile_rows ? all_steps : rows > tile_rows ? depth_of_src : depth_of_block;
+  }
+};
 
 /// Packs src for SkinnyGemmKernel: (block of rows, depth, row), with the last row repeated. An item packs a run of
 /// depth.
@@ -41,57 +65,70 @@ struct PackRows {
   }
 };
 
-/// An item computes a panel of `max_lanes` columns; sums of `rows` rows are in registers at once.
-template <int rows>
+/// Computes panels of `lanes` columns; sums of `rows` rows are in registers at once.
+template <int rows, int lanes>
 struct SkinnyGemmKernel {
+  using Sums = Lanes<lanes>[rows];
   const float* a;  ///< the result of PackRows
   Index row_count;
   const float* panels;  ///< (panel, depth, lane)
-  Index depth, columns;
+  Index depth, depth_at_once, columns;
   float* c;
   Index c_row;
 
-  KOKKOS_FUNCTION void operator()(Index panel) const {
-    const float* const b = panels + panel * depth * max_lanes;
-    const Index first_column = panel * max_lanes;
-    const Index left = columns - first_column, count = left < max_lanes ? left : max_lanes;
-    for (Index begin = 0; begin < depth; begin += depth_of_block) {
-      const Index end = begin + depth_of_block < depth ? begin + depth_of_block : depth;
-      for (Index first = 0; first < row_count; first += rows)
-        if (first == 0)
-          part<true>(b, begin, end, first, first_column, count);
-        else
-          part<false>(b, begin, end, first, first_column, count);
+  KOKKOS_FUNCTION void operator()(Index first_panel, Index end_panel) const {
+    for (Index begin = 0; begin < depth; begin += depth_at_once) {
+      const Index count = begin + depth_at_once < depth ? depth_at_once : depth - begin;
+      for (Index panel = first_panel; panel < end_panel; ++panel) {
+        const Index next = panel + 1 < end_panel ? panels_at(panel + 1, begin) : panels_at(first_panel, begin + count);
+        for (Index first = 0; first < row_count; first += rows)
+          if (first == 0)
+            part<true>(panel, begin, count, first, next);
+          else
+            part<false>(panel, begin, count, first, next);
+      }
     }
+  }
+
+  KOKKOS_FUNCTION Index panels_at(Index panel, Index step) const { return (panel * depth + step) * lanes; }
+
+  /// The weights at `next` are read after those of this part.
+  template <bool prefetches>
+  KOKKOS_FUNCTION void part(Index panel, Index begin, Index count, Index first, Index next) const {
+    constexpr Index steps_ahead = floats_ahead / lanes;
+    const Index left = columns - panel * lanes, used = left < lanes ? left : lanes;
+    float* const to = c + first * c_row + panel * lanes;
+    Sums sums;
+    KEELSON_UNROLL_ROWS
+    for (int r = 0; r < rows; ++r) sums[r] = sum_so_far(begin > 0 && first + r < row_count, to + r * c_row, used);
+    const float* const src = a + first * depth + begin * rows;
+    const float* const weights = panels + panels_at(panel, begin);
+    const Index here = prefetches && count > steps_ahead ? count - steps_ahead : 0;
+    add<prefetches>(sums, src, weights, weights + floats_ahead, here);
+    add<prefetches>(sums, src + here * rows, weights + here * lanes, panels + next, count - here);
+    for (int r = 0; r < rows; ++r)
+      if (first + r < row_count) store(sums[r], to + r * c_row, used);
   }
 
   template <bool prefetches>
-  KOKKOS_FUNCTION void part(const float* b, Index begin, Index end, Index first, Index first_column,
-                            Index count) const {
-    float* const to = c + first * c_row + first_column;
-    Lanes<max_lanes> acc[rows];
-    KEELSON_UNROLL
-    for (int r = 0; r < rows; ++r) acc[r] = sum_so_far(begin > 0 && first + r < row_count, to + r * c_row, count);
-    const float* const block = a + first * depth;
-    for (Index k = begin; k < end; ++k) {
-      const float* const bk = b + k * max_lanes;
+  KOKKOS_FORCEINLINE_FUNCTION static void add(Sums& sums, const float* src, const float* weights, const float* ahead,
+                                              Index count) {
+    for (Index k = 0; k < count; ++k) {
       if constexpr (prefetches) {
         KEELSON_UNROLL
-        for (int l = 0; l < max_lanes; l += floats_of_line) prefetch<true>(bk + floats_ahead + l);
+        for (int l = 0; l < lanes; l += floats_of_line) prefetch<true>(ahead + k * lanes + l);
       }
-      Lanes<max_lanes> x;
-      x.load(bk);
-      KEELSON_UNROLL
-      for (int r = 0; r < rows; ++r) acc[r].add_scaled(block[k * rows + r], x);
+      Lanes<lanes> x;
+      x.load(weights + k * lanes);
+      KEELSON_UNROLL_ROWS
+      for (int r = 0; r < rows; ++r) sums[r].add_scaled(src[k * rows + r], x);
     }
-    for (int r = 0; r < rows; ++r)
-      if (first + r < row_count) store(acc[r], to + r * c_row, count);
   }
 
-  KOKKOS_FUNCTION static Lanes<max_lanes> sum_so_far(bool any, const float* from, Index count) {
-    Lanes<max_lanes> sum;
-    float x[max_lanes] = {};
-    if (any && count == max_lanes) {
+  KOKKOS_FUNCTION static Lanes<lanes> sum_so_far(bool any, const float* from, Index count) {
+    Lanes<lanes> sum;
+    float x[lanes] = {};
+    if (any && count == lanes) {
       sum.load(from);
       return sum;
     }
@@ -100,21 +137,41 @@ struct SkinnyGemmKernel {
     sum.load(x);
     return sum;
   }
-  KOKKOS_FUNCTION static void store(const Lanes<max_lanes>& sum, float* to, Index count) {
-    if (count == max_lanes) return sum.store(to);
-    float x[max_lanes];
+  KOKKOS_FUNCTION static void store(const Lanes<lanes>& sum, float* to, Index count) {
+    if (count == lanes) return sum.store(to);
+    float x[lanes];
     sum.store(x);
     for (Index l = 0; l < count; ++l) to[l] = x[l];
+  }
+};
+
+/// Packs all whole panels of weights whose columns are contiguous. An item packs a run of depth, so that it reads whole
+/// rows: neighbouring panels have the same pages and lines.
+struct PackPanels {
+  static constexpr Index run = 16;
+  const float* b;
+  Index row, depth, lanes, panels;
+  float* packed;
+
+  KOKKOS_FUNCTION void operator()(Index item) const {
+    const Index begin = item * run, end = begin + run < depth ? begin + run : depth;
+    for (Index panel = 0; panel < panels; ++panel)
+      for (Index k = begin; k < end; ++k)
+        for (Index l = 0; l < lanes; l += vector_width) {
+          Lanes<vector_width> x;
+          x.load(b + k * row + panel * lanes + l);
+          x.store(packed + (panel * depth + k) * lanes + l);
+        }
   }
 };
 
 /// Packs the last panel, with zeros after the last column.
 struct FillLastPanel {
   const float* b;
-  Index row, column, columns;
+  Index row, column, columns, lanes;
   float* panel;
   KOKKOS_FUNCTION void operator()(Index k) const {
-    for (Index l = 0; l < max_lanes; ++l) panel[k * max_lanes + l] = l < columns ? b[k * row + l * column] : 0.0f;
+    for (Index l = 0; l < lanes; ++l) panel[k * lanes + l] = l < columns ? b[k * row + l * column] : 0.0f;
   }
 };
 
@@ -125,62 +182,71 @@ class SkinnyGemm final : public MatMul {
         rows_(d.src.shape[0]),
         depth_(d.src.shape[1]),
         columns_(d.weights.shape[1]),
-        whole_(columns_ / max_lanes),
-        panels_(ceil_div(columns_, max_lanes)),
-        at_once_(ceil_div(rows_, ceil_div(rows_, tile_rows))) {
+        tiling_(rows_, depth_),
+        whole_(columns_ / tiling_.lanes),
+        panels_(ceil_div(columns_, tiling_.lanes)) {
     if (whole_ == 0) return;
     const auto& s = d.weights.layout.strides();
-    const Shape shape{whole_, depth_, max_lanes};
-    copy_ = plan_copy(shape, Layout::strided(shape, {s[1] * max_lanes, s[0], s[1]}), Layout::plain(shape));
+    const Shape shape{whole_, depth_, tiling_.lanes};
+    copy_ = plan_copy(shape, Layout::strided(shape, {s[1] * tiling_.lanes, s[0], s[1]}), Layout::plain(shape));
   }
 
   Layout layout(Verb, Role r) const override {
     return r == Role::src ? desc_.src.layout : r == Role::weights ? desc_.weights.layout : desc_.dst.layout;
   }
-  std::string name(Verb) const override { return fmt::format("skinny_gemm:{}x{}", at_once_, max_lanes); }
+  std::string name(Verb) const override { return fmt::format("skinny_gemm:{}x{}", tiling_.rows, tiling_.lanes); }
   std::size_t scratch_bytes(Verb) const override {
-    return align64(static_cast<std::size_t>(blocks() * at_once_ * depth_) * sizeof(float));
+    return align64(static_cast<std::size_t>(blocks() * tiling_.rows * depth_) * sizeof(float));
   }
   Cost cost(Verb) const override {
     const auto elements = desc_.src.elements() + desc_.weights.elements() + desc_.dst.elements();
     return {matmul_flops(desc_), static_cast<double>(elements) * sizeof(float)};
   }
   std::size_t packed_bytes() const override {
-    return align64(static_cast<std::size_t>(panels_ * depth_ * max_lanes) * sizeof(float));
+    return align64(static_cast<std::size_t>(panels_ * depth_ * tiling_.lanes) * sizeof(float));
   }
   void pack(const Tensor& weights, void* packed) override {
     constexpr const char *label = "keelson::skinny_gemm::pack", *last_label = "keelson::skinny_gemm::pack_last";
     const auto* const b = weights.data<float>();
     auto* const to = static_cast<float*>(packed);
     const auto& s = desc_.weights.layout.strides();
-    if (whole_ > 0) copy_strided(label, copy_, b, to);
+    const Index lanes = tiling_.lanes;
+    if (whole_ > 0 && s[1] == 1)
+      launch(label, ceil_div(depth_, PackPanels::run), PackPanels{b, s[0], depth_, lanes, whole_, to});
+    else if (whole_ > 0)
+      copy_strided(label, copy_, b, to);
     if (panels_ > whole_)
       launch(last_label, depth_,
-             FillLastPanel{b + whole_ * max_lanes * s[1], s[0], s[1], columns_ - whole_ * max_lanes,
-                           to + whole_ * depth_ * max_lanes});
+             FillLastPanel{b + whole_ * lanes * s[1], s[0], s[1], columns_ - whole_ * lanes, lanes,
+                           to + whole_ * depth_ * lanes});
   }
   void forward(const Tensor& src, const Tensor&, const void* packed, const Tensor& dst, void* scratch) override {
     constexpr const char* label = "keelson::skinny_gemm::pack_rows";
     const auto& s = desc_.src.layout.strides();
     auto* const rows = static_cast<float*>(scratch);
     launch(label, blocks() * ceil_div(depth_, PackRows::run),
-           PackRows{src.data<float>(), s[0], s[1], rows_, depth_, at_once_, rows});
-    run<tile_rows>(rows, static_cast<const float*>(packed), dst.data<float>());
+           PackRows{src.data<float>(), s[0], s[1], rows_, depth_, tiling_.rows, rows});
+    run<tall_rows>(rows, static_cast<const float*>(packed), dst.data<float>());
   }
 
  private:
-  Index blocks() const { return ceil_div(rows_, at_once_); }
+  Index blocks() const { return ceil_div(rows_, tiling_.rows); }
   template <int rows>
   void run(const float* a, const float* packed, float* c) const {
     constexpr const char* label = "keelson::skinny_gemm";
     if constexpr (rows > 1)
-      if (at_once_ < rows) return run<rows - 1>(a, packed, c);
-    launch(label, panels_,
-           SkinnyGemmKernel<rows>{a, rows_, packed, depth_, columns_, c, desc_.dst.layout.strides()[0]});
+      if (tiling_.rows < rows) return run<rows - 1>(a, packed, c);
+    const Index c_row = desc_.dst.layout.strides()[0];
+    for_each_block(
+        label, panels_,
+        SkinnyGemmKernel<rows, lanes_of_tile(rows)>{a, rows_, packed, depth_, tiling_.depth, columns_, c, c_row},
+        ceil_div(panels_, current_instance().concurrency()));
   }
 
   MatMulDesc desc_;
-  Index rows_, depth_, columns_, whole_, panels_, at_once_;
+  Index rows_, depth_, columns_;
+  Tiling tiling_;
+  Index whole_, panels_;
   CopyPlan copy_;
 };
 

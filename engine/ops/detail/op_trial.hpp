@@ -86,7 +86,7 @@ void fill_trial(const Op& op, const typename Op::Desc& desc, Verb verb, void* bl
   with_operands_of<Op>(verb, [&]<template <class> class Args>() { fill_trial<Args>(op, desc, block); });
 }
 
-/// As often as the description says that the weights are used, 16 times at most.
+/// As often as the description says that the weights are used, 64 times at most.
 void run_trial(MatMul& op, const MatMulDesc& desc, Verb verb, void* block);
 std::size_t trial_bytes(const MatMul& op, const MatMulDesc& desc, Verb verb);
 inline void fill_trial(const MatMul&, const MatMulDesc&, Verb, void*) {}
