@@ -88,6 +88,11 @@ std::vector<ConvCase> conv_cases() {
           .stride({1, 2})
           .dilation({1, 2})
           .same(),
+      Conv("long_wide_line_2d", "the same with wide channels and a stride that does not divide the line",
+           {1, 18, 2, 410}, 20, {1, 3})
+          .stride({1, 3})
+          .dilation({1, 2})
+          .same(),
       Conv("whole_input_2d", "the kernel is the input", {2, 6, 4, 5}, 10, {4, 5}).then(EltwiseKind::tanh),
       Conv("sigmoid_2d", "another activation", {1, 4, 6, 6}, 4, {3, 3}).then(EltwiseKind::sigmoid),
       Conv("linear_2d", "alpha x + beta, no bias", {1, 4, 6, 6}, 5, {3, 3})
@@ -108,6 +113,10 @@ std::vector<ConvCase> conv_cases() {
           .dilation({3, 2, 1})
           .pad({1, 1, 0}, {1, 2, 0})
           .no_bias(),
+      Conv("wide_stride_3d", "tiles of channels that overlap, stride and dilation", {2, 26, 5, 6, 7}, 37, {3, 3, 3})
+          .stride({2, 1, 2})
+          .dilation({1, 2, 1})
+          .same(),
       Conv("groups_3d", "2 groups", {1, 4, 4, 5, 3}, 6, {3, 3, 3}).groups(2).same(),
       Conv("depthwise_3d", "one channel a group, stride", {1, 5, 5, 6, 4}, 5, {3, 3, 3})
           .groups(5)

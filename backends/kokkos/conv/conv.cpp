@@ -1,12 +1,14 @@
 #include "engine/ops/conv.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "backends/common/swapped_conv.hpp"
 #include "backends/kokkos/conv/conv_bias.hpp"
 #include "backends/kokkos/conv/conv_gather.hpp"
 #include "backends/kokkos/conv/conv_weights.hpp"
 #include "backends/kokkos/conv/depthwise_conv.hpp"
+#include "backends/kokkos/conv/tall_weights.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/norm/channels.hpp"
 #include "engine/ops/factory.hpp"
@@ -56,12 +58,14 @@ class KokkosConv : public Conv {
         backward_panels_(g_, false),
         weights_gradient_(g_, src_view_),
         bias_slots_(g_, static_cast<std::size_t>(g_.dst.c) * sizeof(double), std::size_t{1} << 20),
-        by_channels_(!runs_on_host && d.dst.layout.is_channels_last(d.dst.shape)) {}
+        by_channels_(!runs_on_host && d.dst.layout.is_channels_last(d.dst.shape)) {
+    if (TallWeightsGradient::suits(g_)) tall_weights_.emplace(g_);
+  }
 
   Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
   std::string name(Verb v) const override {
-    if (v == Verb::backward_weights) return weights_gradient_.name();
+    if (v == Verb::backward_weights) return tall_weights_ ? tall_weights_->name() : weights_gradient_.name();
     const auto& panels = v == Verb::backward_data ? backward_panels_ : forward_panels_;
     return fmt::format("implicit_gemm:{}x{}", tile_rows, panels.lanes);
   }
@@ -73,7 +77,7 @@ class KokkosConv : public Conv {
       case Verb::backward_data:
         return diff_view_.scratch_bytes() + backward_panels_.scratch_bytes();
       case Verb::backward_weights:
-        return align64(weights_gradient_.scratch_bytes()) +
+        return weights_scratch_bytes() +
                (by_channels_ ? channel_sums_scratch(positions(), g_.dst.c)
                              : static_cast<std::size_t>(bias_slots_.count * g_.dst.c) * sizeof(double));
     }
@@ -135,10 +139,15 @@ class KokkosConv : public Conv {
 
   void backward_weights(const BackwardWeights<ops::Tensors>& args) override {
     const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
-    weights_gradient_.run(src.data<float>(), diff_dst.data<float>(), diff_weights.data<float>(),
-                          static_cast<char*>(scratch.raw()));
-    if (desc_.writes_diff_bias())
-      bias_gradient(diff_dst, diff_bias, part(scratch, align64(weights_gradient_.scratch_bytes())));
+    const auto run = [&](const auto& gradient) {
+      gradient.run(src.data<float>(), diff_dst.data<float>(), diff_weights.data<float>(),
+                   static_cast<char*>(scratch.raw()));
+    };
+    if (tall_weights_)
+      run(*tall_weights_);
+    else
+      run(weights_gradient_);
+    if (desc_.writes_diff_bias()) bias_gradient(diff_dst, diff_bias, part(scratch, weights_scratch_bytes()));
   }
 
  private:
@@ -163,6 +172,9 @@ class KokkosConv : public Conv {
     launch_gather(label, k);
   }
 
+  std::size_t weights_scratch_bytes() const {
+    return align64(tall_weights_ ? tall_weights_->scratch_bytes() : weights_gradient_.scratch_bytes());
+  }
   Index positions() const { return g_.dst.n * g_.dst.extent[0] * g_.dst.extent[1] * g_.dst.extent[2]; }
 
   void bias_gradient(const Tensor& diff_dst, const Tensor& diff_bias, void* scratch) const {
@@ -180,6 +192,7 @@ class KokkosConv : public Conv {
   ViewPlan src_view_, diff_view_;
   PanelPlan forward_panels_, backward_panels_;
   ConvWeightsGradient weights_gradient_;
+  std::optional<TallWeightsGradient> tall_weights_;  ///< in place of weights_gradient_
   PartialSumBlocks bias_slots_;
   bool by_channels_;  ///< bias gradients: slots are too much work for one work item of a GPU
 };

@@ -26,8 +26,8 @@ constexpr Index floats_of_src = 5120;
 constexpr Index floats_ahead = vector_width == 16 ? 1024 : 2048;
 constexpr int floats_of_line = 16;
 
-/// The rows of a tile that is one vector wide. AVX-512's multiply-adds read a float and broadcast it in one operation, so
-/// that a vector of weights can be used by as many rows as there are registers, and weights are read once.
+/// The rows of a tile that is one vector wide. AVX-512's multiply-adds read a float and broadcast it in one operation,
+/// so that a vector of weights can be used by as many rows as there are registers, and weights are read once.
 constexpr int tall_rows = vector_width == 16 ? 24 : tile_rows;
 constexpr Index most_rows_of_tall_tiles = 40;
 
