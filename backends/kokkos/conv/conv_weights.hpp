@@ -21,7 +21,7 @@ struct PositionBlocks {
 
 /// diff_weights[tap][i][o] = sum over positions of src[position + tap][i] * diff_dst[position][o]: products of tiles
 /// whose rows are input channels (and neighbouring taps), and whose lanes are output channels. The result does not
-/// depend on the number of threads.
+/// depend on the number of threads. TallWeightsGradient takes its place where that suits.
 class ConvWeightsGradient {
  public:
   /// `src`: the view that forward reads.

@@ -182,17 +182,21 @@ struct TallWeightsKernel {
     const Index length = block.end - block.begin, panel_step = lines_of_dst() * g.dst.extent[2] * tile_lanes;
     const float* const from = packed + (residue * length + begin + quotient - block.begin) * rows;
     for (Index panel = first_panel; panel < end_panel; ++panel) {
-      Lanes<tile_lanes> acc[rows];
-      float* const x = to + panel * tile_size;
-      KEELSON_UNROLL_ROWS
-      for (int r = 0; r < rows; ++r) acc[r].load(x + r * tile_lanes);
+      // A block's sums begin at zero: rounding errors are those of short sums.
+      Lanes<tile_lanes> acc[rows] = {};
       for (Index l = 0; l < block.lines; ++l)
         if (to_line[l] >= 0)
           add_run(acc, from + l * stride * length * rows,
                   diff + panel * panel_step + (to_line[l] * g.dst.extent[2] + begin) * tile_lanes, panel_step,
                   end - begin);
+      float* const sum = to + panel * tile_size;
       KEELSON_UNROLL_ROWS
-      for (int r = 0; r < rows; ++r) acc[r].store(x + r * tile_lanes);
+      for (int r = 0; r < rows; ++r) {
+        Lanes<tile_lanes> x;
+        x.load(sum + r * tile_lanes);
+        x.add_scaled(1, acc[r]);
+        x.store(sum + r * tile_lanes);
+      }
     }
   }
 
