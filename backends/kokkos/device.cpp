@@ -101,7 +101,7 @@ std::size_t host_memory_bytes() {
 
 /// Raise this number if stored choices must not be used any more: if a kernel has become faster, or if choices are made
 /// in another manner.
-constexpr int tuning_version = 2;
+constexpr int tuning_version = 3;
 
 /// The part of the cache key that says what the speed depends on. Choices of a portable or a sanitizer build must not
 /// be used by a build for this processor.

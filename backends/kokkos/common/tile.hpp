@@ -86,12 +86,22 @@ struct Lanes {
   }
 };
 
+/// Floats of a cache line.
+inline constexpr int floats_of_line = 16;
+
 /// Prefetches the cache line of `p`, which may be any address, into the second cache level (`first_level`: into the
 /// first).
 template <bool first_level = false>
 KOKKOS_FORCEINLINE_FUNCTION void prefetch([[maybe_unused]] const void* p) {
 #if !defined(__CUDACC__) && !defined(__HIPCC__) && defined(__GNUC__)
   __builtin_prefetch(p, 0, first_level ? 3 : 2);
+#endif
+}
+
+/// Prefetches the cache line of `p`, which may be any address, into the first cache level, to be written.
+KOKKOS_FORCEINLINE_FUNCTION void prefetch_to_write([[maybe_unused]] void* p) {
+#if !defined(__CUDACC__) && !defined(__HIPCC__) && defined(__GNUC__)
+  __builtin_prefetch(p, 1, 3);
 #endif
 }
 

@@ -53,6 +53,13 @@ struct FftPosition {
         column(tile % g.tiles[1] * g.results[1]) {}
 };
 
+/// How far the elements of the next tile are from those of `tile`.
+template <class T>
+KOKKOS_FORCEINLINE_FUNCTION Index to_next_tile(const FftImages<T>& images, const FftGrid& g, Index tile) {
+  const FftPosition a(g, tile), b(g, tile + 1);
+  return images.at(b.image - a.image, b.row - a.row, b.column - a.column);
+}
+
 /// A vector of channels, of which `valid` exist; what lies behind them can be read if it is before `end`.
 template <class V, class T>
 KOKKOS_FORCEINLINE_FUNCTION V load_channels(const T* from, Index valid, const T* end) {
@@ -82,18 +89,22 @@ struct Spectra {
 };
 
 /// Writes the spectrum of `extent` elements from (row, column) on, channels [first, first + valid) of an image. What is
-/// outside of the image is zero. `conjugate`: of the spectrum.
+/// outside of the image is zero. `conjugate`: of the spectrum. Elements `next` behind those read are prefetched, half
+/// of them while rows are transformed: vectors of channels lie far apart, and the kernel would wait for them.
 template <bool conjugate = false, class T>
 KOKKOS_FUNCTION void write_spectrum(const FftImages<T>& from, Index image, Index row, Index column,
-                                    const int (&extent)[2], Index first, Index valid, float* to,
+                                    const int (&extent)[2], Index first, Index valid, Index next, float* to,
                                     const Spectra& layout) {
   using V = Channels<vector_width>;
   FftRows<V> t;
+  const T* const ahead = from.data + from.at(image, row, column) + first + next;
   const Index begin = column < 0 ? -column : 0,
               end = from.columns - column < extent[1] ? from.columns - column : extent[1];
   transform_rows(t, extent[0], [&](int h, V* x) {
     const bool inside = row + h >= 0 && row + h < from.rows;
     const T* const line = from.data + from.at(image, row + h, column) + first;
+    if (h % 2 == 0)
+      for (int w = 0; w < fft_points; ++w) prefetch<true>(ahead + h / 2 * from.step_row + w * from.step_column);
     for (int w = 0; w < fft_points; ++w)
       x[w] = inside && w >= begin && w < end
                  ? load_channels<V>(line + w * from.step_column, valid, from.data + from.size)
@@ -101,6 +112,8 @@ KOKKOS_FUNCTION void write_spectrum(const FftImages<T>& from, Index image, Index
   });
   transform_columns(t, [&](int slot, const V& re, const V& im) {
     float* const at = to + slot * layout.slot;
+    const int h = slot / fft_columns, w = slot % fft_columns;
+    prefetch<true>(ahead + (fft_columns + w) * from.step_row + h * from.step_column);
     store(re, at);
     store(conjugate && !is_real_pair(slot) ? -im : im, at + layout.part);
   });
@@ -108,7 +121,7 @@ KOKKOS_FUNCTION void write_spectrum(const FftImages<T>& from, Index image, Index
 
 /// Sums of products of spectra. sum[r] += sum over k < count of a(r, k) b(k), complex numbers; of slots of two real
 /// numbers each is multiplied by itself. a(r, k) is at a + r * row_step + k * a_step, b(k) a vector at b + k * b_step.
-/// All rows are read, also those without a result.
+/// All rows are read, also those without a result. ahead(k) prefetches what comes next.
 template <int rows>
 struct FftSums {
   using V = Channels<vector_width>;
@@ -128,11 +141,12 @@ struct FftSums {
   KOKKOS_FORCEINLINE_FUNCTION void store_to(float* to, Index item, Index part, int valid) const {
     for (int r = 0; r < valid; ++r) store(re[r], to + r * item), store(im[r], to + r * item + part);
   }
-  template <int row_step>
+  template <int row_step, class Ahead>
   KOKKOS_FORCEINLINE_FUNCTION void add(const float* a, Index a_part, Index a_step, const float* b, Index b_part,
-                                       Index b_step, Index count, bool real_pair) {
+                                       Index b_step, Index count, bool real_pair, const Ahead& ahead) {
     if (real_pair)
       for (Index k = 0; k < count; ++k) {
+        ahead(k);
         const V br = load<V>(b + k * b_step), bi = load<V>(b + k * b_step + b_part);
         KEELSON_UNROLL
         for (int r = 0; r < rows; ++r) {
@@ -142,6 +156,7 @@ struct FftSums {
       }
     else
       for (Index k = 0; k < count; ++k) {
+        ahead(k);
         const V br = load<V>(b + k * b_step), bi = load<V>(b + k * b_step + b_part);
         KEELSON_UNROLL
         for (int r = 0; r < rows; ++r) {
@@ -267,9 +282,11 @@ struct FftTiles {
     const Spectra layout{v, source_slot(), 2 * chunk, chunk};
     for (Index t = 0; t < count; ++t) {
       const FftPosition at(grid, first + t);
+      const Index next_tile = to_next_tile(source, grid, first + t) - (channels - 1) / vector_width * vector_width;
       for (Index c = 0; c < channels; c += vector_width)
         write_spectrum(source, at.image, at.row - grid.pad[0], at.column - grid.pad[1], {fft_points, fft_points},
-                       begin + c, channels - c, v + t * layout.item + c, layout);
+                       begin + c, channels - c, c + vector_width < channels ? vector_width : next_tile,
+                       v + t * layout.item + c, layout);
     }
   }
 
@@ -298,7 +315,10 @@ struct FftTiles {
         else
           sum.clear();
         sum.template add<2 * width>(a + first * 2 * width, width, 1, b, vector_width, 2 * vector_width, channels,
-                                    is_real_pair(slot));
+                                    is_real_pair(slot), [&](Index k) {
+                                      const float* const next = b + filter_slot + k * 2 * vector_width;
+                                      prefetch<true>(next), prefetch<true>(next + vector_width);
+                                    });
         sum.store_to(at, 2 * vector_width, vector_width, valid);
       });
     }
@@ -312,13 +332,20 @@ struct FftTiles {
     for (Index t = 0; t < count; ++t) {
       FftRows<V> x;
       const float* const from = sums + t * 2 * vector_width;
-      inverse_columns(x, [&](int slot, V& re, V& im) {
-        re = load<V>(from + slot * sum_slot()), im = load<V>(from + slot * sum_slot() + vector_width);
-      });
       const FftPosition at(grid, first + t);
       const int rows = static_cast<int>(grid.rows - at.row < grid.results[0] ? grid.rows - at.row : grid.results[0]);
       const int columns =
           static_cast<int>(grid.columns - at.column < grid.results[1] ? grid.columns - at.column : grid.results[1]);
+      float* const corner = to + result.at(at.image, at.row, at.column) + channel;
+      inverse_columns(x, [&](int slot, V& re, V& im) {
+        const int w = slot / fft_columns, h = slot % fft_columns;
+        if (w < columns) {
+          float* const element = corner + h * result.step_row + w * result.step_column;
+          if (h < rows) prefetch_to_write(element);
+          if (fft_columns + h < rows) prefetch_to_write(element + fft_columns * result.step_row);
+        }
+        re = load<V>(from + slot * sum_slot()), im = load<V>(from + slot * sum_slot() + vector_width);
+      });
       inverse_rows(x, rows, [&](int h, V* row) {
         activate(row, columns, add);
         float* const line = to + result.at(at.image, at.row + h, at.column) + channel;
@@ -350,12 +377,15 @@ struct FftGradients {
 
   KOKKOS_FUNCTION void operator()(Index t) const {
     const FftPosition at(grid, first + t);
+    const auto next = [&](const FftImages<float>& images, Index c) {
+      return c + vector_width < images.channels ? vector_width : to_next_tile(images, grid, first + t) - c;
+    };
     for (Index c = 0; c < source.channels; c += vector_width)
       write_spectrum(source, at.image, at.row - grid.pad[0], at.column - grid.pad[1], {fft_points, fft_points}, c,
-                     source.channels - c, v.data + t * v.item + c, v);
+                     source.channels - c, next(source, c), v.data + t * v.item + c, v);
     const int results[2] = {static_cast<int>(grid.results[0]), static_cast<int>(grid.results[1])};
     for (Index c = 0; c < gradient.channels; c += vector_width)
-      write_spectrum<true>(gradient, at.image, at.row, at.column, results, c, gradient.channels - c,
+      write_spectrum<true>(gradient, at.image, at.row, at.column, results, c, gradient.channels - c, next(gradient, c),
                            d.data + t * d.item + c, d);
   }
 };
@@ -378,7 +408,11 @@ struct FftWeightSums {
         sum.clear();
       else
         sum.load_from(at, 2 * vector_width, vector_width, valid);
-      sum.template add<1>(a + first, v.part, v.item, b, d.part, d.item, count, is_real_pair(static_cast<int>(slot)));
+      sum.template add<1>(a + first, v.part, v.item, b, d.part, d.item, count, is_real_pair(static_cast<int>(slot)),
+                          [&](Index k) {
+                            const float* const next = a + first + rows.value + k * v.item;
+                            prefetch<true>(next), prefetch<true>(next + v.part);
+                          });
       sum.store_to(at, 2 * vector_width, vector_width, valid);
     });
   }

@@ -24,7 +24,6 @@ constexpr Index floats_of_src = 5120;
 
 /// How far the first rows prefetch: caches of 32 KiB and more keep so much until it is used.
 constexpr Index floats_ahead = vector_width == 16 ? 1024 : 2048;
-constexpr int floats_of_line = 16;
 
 /// The rows of a tile that is one vector wide. AVX-512's multiply-adds read a float and broadcast it in one operation,
 /// so that a vector of weights can be used by as many rows as there are registers, and weights are read once.

@@ -33,11 +33,14 @@ struct TilePart {
 };
 
 /// The elements (z, y, first to first + count) of some channels. `data`: the first element of these channels in the
-/// sample.
+/// sample. Elements `next` behind those read are prefetched.
 template <int count, class Vec, class T>
-KOKKOS_FORCEINLINE_FUNCTION void load_line(const T* data, const Volume& v, Index z, Index y, Index first, Vec* line) {
+KOKKOS_FORCEINLINE_FUNCTION void load_line(const T* data, const Volume& v, Index z, Index y, Index first, Index next,
+                                           Vec* line) {
   const bool inside = z >= 0 && z < v.extent[0] && y >= 0 && y < v.extent[1];
   const T* const from = data + z * v.stride[0] + y * v.stride[1] + first * v.stride[2];
+  KEELSON_UNROLL
+  for (int w = 0; w < count; ++w) prefetch<true>(from + w * v.stride[2] + next);
   if (inside && first >= 0 && first + count <= v.extent[2]) {
     KEELSON_UNROLL
     for (int w = 0; w < count; ++w) line[w] = load<Vec>(from + w * v.stride[2]);
@@ -96,9 +99,10 @@ KOKKOS_FORCEINLINE_FUNCTION void load_unpooled(const TileSource& s, const TilePa
 }
 
 /// Calls use(get_line), where get_line(d, h, line) loads a line of a part of a tile, `count` elements of the channels
-/// from `channel` on.
+/// from `channel` on. Elements `next` behind them are prefetched if they are in memory.
 template <int points, int count, class Vec, class Use>
-KOKKOS_FORCEINLINE_FUNCTION void with_lines(const TileSource& s, const TilePart& part, Index channel, const Use& use) {
+KOKKOS_FORCEINLINE_FUNCTION void with_lines(const TileSource& s, const TilePart& part, Index channel, Index next,
+                                            const Use& use) {
   Vec unpooled[points];
   if (s.argmax) load_unpooled(s, part, channel, unpooled);
   const Index first = part.n * s.volume.stride_n + channel;
@@ -108,29 +112,42 @@ KOKKOS_FORCEINLINE_FUNCTION void with_lines(const TileSource& s, const TilePart&
       KEELSON_UNROLL
       for (int w = 0; w < count; ++w) line[w] = unpooled[d * part.step[0] + h * part.step[1] + w];
     } else if (s.is_bf16) {
-      load_line<count>(static_cast<const bf16*>(s.data) + first, s.volume, z, y, part.begin[2], line);
+      load_line<count>(static_cast<const bf16*>(s.data) + first, s.volume, z, y, part.begin[2], next, line);
     } else {
-      load_line<count>(static_cast<const float*>(s.data) + first, s.volume, z, y, part.begin[2], line);
+      load_line<count>(static_cast<const float*>(s.data) + first, s.volume, z, y, part.begin[2], next, line);
     }
   });
 }
 
-/// Writes V of one tile: point p of channel c at to[p * step + c].
+/// How far the elements of the next tile are from those of `tile`.
+template <class Tile>
+KOKKOS_FORCEINLINE_FUNCTION Index to_next_tile(const Volume& v, const Triple& tiles, Index tile) {
+  const TilePosition a(tiles, tile), b(tiles, tile + 1);
+  Index distance = (b.n - a.n) * v.stride_n;
+  for (int d = 0; d < 3; ++d) distance += (b.at[d] - a.at[d]) * Tile::results[d] * v.stride[d];
+  return distance;
+}
+
+/// Writes V of one tile: point p of channel c at to[p * step + c]. The next tile is `next` behind the tile.
 template <class Tile, class Vec>
 KOKKOS_FORCEINLINE_FUNCTION void transform_input(const TileSource& s, Index n, const Index (&begin)[3], Index channels,
-                                                 float* to, Index step) {
+                                                 Index next, float* to, Index step) {
   constexpr Index width = sizeof(Vec) / sizeof(float);
   constexpr auto& extent = Tile::points_of;
   const TilePart part{
       n, {begin[0], begin[1], begin[2]}, {extent[0], extent[1], extent[2]}, {Tile::step[0], Tile::step[1]}};
   for (Index c = 0; c < channels; c += width)
-    with_lines<Tile::points, extent[2], Vec>(s, part, c, [&](const auto& get_line) {
-      Tile::template data<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * step + c); });
-    });
+    with_lines<Tile::points, extent[2], Vec>(
+        s, part, c, c + width < channels ? width : next - c, [&](const auto& get_line) {
+          Tile::template data<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * step + c); });
+        });
 }
 
-/// acc[r] += sum over k of a[r a_row + k] b[k b_step ... + lanes).
-template <int rows, int lanes>
+/// How far U is read ahead: it comes from the third cache level.
+inline constexpr Index filter_floats_ahead = 1024;
+
+/// acc[r] += sum over k of a[r a_row + k] b[k b_step ... + lanes). `prefetches`: what lies behind b is prefetched.
+template <bool prefetches, int rows, int lanes>
 KOKKOS_FORCEINLINE_FUNCTION void multiply_rows(Lanes<lanes> (&acc)[rows], const float* a, Index a_row, const float* b,
                                                Index count) {
   const float* row[rows];
@@ -139,6 +156,10 @@ KOKKOS_FORCEINLINE_FUNCTION void multiply_rows(Lanes<lanes> (&acc)[rows], const 
   for (Index k = 0; k < count; k += 4, b += 4 * lanes) {
     KEELSON_UNROLL
     for (int j = 0; j < 4; ++j) {
+      if constexpr (prefetches) {
+        KEELSON_UNROLL
+        for (int l = 0; l < lanes; l += floats_of_line) prefetch<true>(b + j * lanes + l + filter_floats_ahead);
+      }
       Lanes<lanes> bk;
       bk.load(b + j * lanes);
       KEELSON_UNROLL
@@ -232,11 +253,12 @@ struct WinogradTiles {
       const TilePosition position(grid.tiles, first + t);
       Index begin[3];
       for (int d = 0; d < 3; ++d) begin[d] = position.at[d] * Tile::results[d] - grid.pad[d];
+      const Index next = to_next_tile<Tile>(source.volume, grid.tiles, first + t);
       if (inner % vector_width == 0)
-        transform_input<Tile, Vec>(source, position.n, begin, inner, v + t * inner, v_step);
+        transform_input<Tile, Vec>(source, position.n, begin, inner, next, v + t * inner, v_step);
       else
-        transform_input<Tile, Channels<std::min(4, vector_width)>>(source, position.n, begin, inner, v + t * inner,
-                                                                   v_step);
+        transform_input<Tile, Channels<std::min(4, vector_width)>>(source, position.n, begin, inner, next,
+                                                                   v + t * inner, v_step);
     }
   }
 
@@ -248,7 +270,11 @@ struct WinogradTiles {
         KEELSON_UNROLL
         for (int r = 0; r < tile_rows; ++r)
           for (auto& part : acc[r].part) part = typename Lanes<lanes>::Vector{};
-        multiply_rows(acc, v + p * v_step + t * inner, inner, b, inner);
+        const float* const a = v + p * v_step + t * inner;
+        if (t == 0)
+          multiply_rows<true>(acc, a, inner, b, inner);
+        else
+          multiply_rows<false>(acc, a, inner, b, inner);
         float* const to = m + p * product_step(block) + t * lanes;
         KEELSON_UNROLL
         for (int r = 0; r < tile_rows; ++r) acc[r].store(to + r * lanes);
@@ -261,9 +287,11 @@ struct WinogradTiles {
     for (Index first = 0; first < lanes; first += vector_width) {
       const Index column = panel * lanes + first;
       if (column >= columns) return;
+      const WinogradResults<Tile> results{grid, output};
+      results.prefetch(position, column);
       Vec x[Tile::points];
       Tile::result([&](int p) { return load<Vec>(m + p * product_step(block) + first); }, x);
-      WinogradResults<Tile>{grid, output}.write(x, position, column);
+      results.write(x, position, column);
     }
   }
 };

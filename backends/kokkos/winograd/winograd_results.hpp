@@ -50,6 +50,21 @@ struct WinogradResults {
   const WinogradGrid& grid;
   const WinogradOutput& output;
 
+  /// Prefetches the memory that write() writes: a tile's results lie far apart.
+  KOKKOS_FUNCTION void prefetch(const TilePosition& position, Index column) const {
+    const Volume& to = output.pooled ? output.pool : grid.out;
+    const int side = output.pooled ? 2 : 1;
+    Index extent[3], at = position.n * to.stride_n + column;
+    for (int d = 0; d < 3; ++d) {
+      extent[d] = (Tile::results[d] + side - 1) / side;
+      at += position.at[d] * extent[d] * to.stride[d];
+    }
+    for (Index d = 0; d < extent[0]; ++d)
+      for (Index h = 0; h < extent[1]; ++h)
+        for (Index w = 0; w < extent[2]; ++w)
+          prefetch_to_write(output.dst + at + d * to.stride[0] + h * to.stride[1] + w * to.stride[2]);
+  }
+
   /// Adds the bias, applies the activation, and writes the results, or their pooling, of the channels from `column` on.
   /// x: the results at (d, h, w) below Tile::results; it is overwritten.
   KOKKOS_FUNCTION void write(Vec* x, const TilePosition& position, Index column) const {

@@ -35,12 +35,16 @@ struct TransformTiles {
         results.extent[i] = Tile::results[i];
         begin[i] = results.begin[i] - grid.pad[i];
       }
-      transform_input<Tile, Vec>(source, position.n, begin, v.channels, v.data + t * v.channels, v.step);
+      transform_input<Tile, Vec>(source, position.n, begin, v.channels,
+                                 to_next_tile<Tile>(source.volume, grid.tiles, first + t), v.data + t * v.channels,
+                                 v.step);
+      const Index next = to_next_tile<Tile>(gradient.volume, grid.tiles, first + t);
       for (Index c = 0; c < d.channels; c += vector_width) {
         float* const to = d.data + t * d.channels + c;
-        with_lines<Tile::points, Tile::results[2], Vec>(gradient, results, c, [&](const auto& get_line) {
-          Tile::template diff<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * d.step); });
-        });
+        with_lines<Tile::points, Tile::results[2], Vec>(
+            gradient, results, c, c + vector_width < d.channels ? vector_width : next - c, [&](const auto& get_line) {
+              Tile::template diff<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * d.step); });
+            });
       }
     }
   }
