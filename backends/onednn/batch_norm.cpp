@@ -1,5 +1,7 @@
 #include "engine/ops/batch_norm.hpp"
 
+#include <string_view>
+
 #include "backends/onednn/support.hpp"
 
 namespace keelson::onednn {
@@ -20,6 +22,12 @@ class BatchNorm final : public CallPrimitive<ops::BatchNorm> {
     const dnnl::batch_normalization_forward::primitive_desc pd(library->engine, dnnl::prop_kind::forward_inference, md,
                                                                md, d.epsilon, flags, attributes());
     require_fast(pd, Verb::forward, d.src.layout.is_opaque());
+    // Channels-last tensors whose channels do not fill AVX-512's vectors get such a kernel: it takes 4 to 8 times as
+    // long as the kernel of the Kokkos backend.
+    const bool is_narrow = std::string_view(pd.impl_info_str()).find("avx2") != std::string_view::npos;
+    if (is_narrow && has_instructions(dnnl::cpu_isa::avx512_core))
+      decline("for {} channels there are kernels for AVX2, which do not pay on processors with AVX-512",
+              d.src.shape[1]);
     forward_call() =
         Call::make<dnnl::batch_normalization_forward>(library, pd, 5.0 * static_cast<double>(d.src.elements()));
     forward_call()

@@ -106,7 +106,7 @@ struct Normalize {
         for (int l = 0; l < N; ++l) x[k][l] = normalized.value(l, x[k][l]);
         if (relu)
           for (int l = 0; l < N; ++l) x[k][l] = x[k][l] < 0 ? 0.0f : x[k][l];  // NaN stays
-        store(dst + r.offset(row + k * step, channel), x[k]);
+        store_of_row(dst + r.offset(row + k * step, channel), x[k]);
       }
     });
   }

@@ -67,6 +67,14 @@ KOKKOS_FORCEINLINE_FUNCTION void load_of_row(const T* from, float (&values)[N]) 
     for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch<true>(from + N + l);
 }
 
+/// Writes N values of a row, and prefetches as load_of_row() does.
+template <class T, int N>
+KOKKOS_FORCEINLINE_FUNCTION void store_of_row(T* to, const float (&values)[N]) {
+  store(to, values);
+  if constexpr (N == wide_host_pack)
+    for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch_to_write(to + N + l);
+}
+
 /// Rows that a work item on a GPU reads before it computes with the first of them: memory answers late.
 inline constexpr int rows_ahead = 4;
 
