@@ -30,9 +30,10 @@ std::vector<std::int64_t> extents_of(const std::string& size) {
   return extents;
 }
 
-Network language_model(const std::string& name, const std::string& size) {
+Network language_model(const std::string& name, const std::string& size, bool with_output) {
   if (!size.empty()) refuse("--size {}: {} has samples of one size", size, name);
-  const auto c = nets::lstm_lm_configuration(name.substr(lstm_prefix.size()));
+  auto c = nets::lstm_lm_configuration(name.substr(lstm_prefix.size()));
+  c.net.logits_output = with_output;
   Network n{nets::lstm_lm(c.net)};
   auto optimizer = std::make_shared<Sgd>();
   optimizer->clip_norm = c.clip_norm;
@@ -166,8 +167,8 @@ std::string published_size(const std::string& name) {
   return entry ? size_text(entry->published_sample) : "";
 }
 
-Network make_network(const std::string& name, const std::string& size) {
-  if (name.starts_with(lstm_prefix)) return language_model(name, size);
+Network make_network(const std::string& name, const std::string& size, bool with_output) {
+  if (name.starts_with(lstm_prefix)) return language_model(name, size, with_output);
   if (name == dense_network) return mlp_on_tables(size);
   if (name == mlperf_v0_7) return registered(earlier_mlperf(), size);
   if (const auto* const entry = find(name)) return registered(*entry, size);

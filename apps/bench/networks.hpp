@@ -31,7 +31,8 @@ std::string small_size(const std::string& name);
 std::string published_size(const std::string& name);  ///< the published size, as small_size()
 
 /// `size`: "128", the edge of cubic samples, or "384x576", rows and columns; empty: as published. Throws InputError
-/// for a size that the network does not have.
-Network make_network(const std::string& name, const std::string& size);
+/// for a size that the network does not have. with_output: language models have the output "logits", which costs their
+/// memory in training; all other networks always have an output.
+Network make_network(const std::string& name, const std::string& size, bool with_output = false);
 
 }  // namespace keelson::bench

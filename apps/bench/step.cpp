@@ -265,7 +265,7 @@ std::shared_ptr<const Optimizer> optimizer_of(const StepOptions& o) {
 
 ExitCode run_step(const StepOptions& o, app::Launch& launch) {
   check_inference(o);
-  Network net = make_network(o.net, o.size);
+  Network net = make_network(o.net, o.size, !o.onnx.empty());
   if (const auto optimizer = optimizer_of(o)) net.optimizer = optimizer;
   const auto session = app::open_device(o.device, launch, o.backend);
   const auto& context = session.context;

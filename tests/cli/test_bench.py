@@ -103,6 +103,8 @@ class Bench(unittest.TestCase):
         model = self.path("network.onnx")
         self.succeed("step", "--inference", "--size", 32, "--steps", 1, "--onnx", model)
         self.assertGreater(os.path.getsize(model), 4 * 2609508 - 1)  # all parameters
+        self.succeed("step", "--inference", "--net", "lstm-small", "--steps", 1, "--onnx", model)
+        self.assertGreater(os.path.getsize(model), 4 * 4651600 - 1)
 
     def test_inference_refuses_options_of_training(self):
         for option in ("--recompute", "--reproducible", "--bucket-mb=1", "--wire=fp32", "--progress=calls", "--shard-optimizer=moments"):
