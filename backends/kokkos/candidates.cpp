@@ -5,6 +5,7 @@
 #include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/fft/fft_conv.hpp"
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/matmul/packed_products.hpp"
 #include "backends/kokkos/matmul/skinny_gemm.hpp"
 #include "backends/kokkos/winograd/row_winograd.hpp"
 #include "backends/kokkos/winograd/winograd.hpp"
@@ -108,7 +109,9 @@ void add_candidates(OpFactory& factory) {
       {"winograd, tiles of 3", pooled_gradient(Winograd<3>::conv_max_pool_backward)},
       {"winograd, tiles of 2", pooled_gradient(Winograd<2>::conv_max_pool_backward)},
   });
-  factory.add_candidates<MatMulDesc>({{"few rows", found_by<MatMulDesc>(make_skinny)}});
+  factory.add_candidates<MatMulDesc>(
+      {{"few rows", found_by<MatMulDesc>(make_skinny)}, {"packed panels", found_by<MatMulDesc>(make_packed_matmul)}});
+  factory.add_candidates<DenseDesc>({{"packed panels", found_by<DenseDesc>(make_packed_dense)}});
 }
 
 }  // namespace keelson::kokkos

@@ -6,6 +6,7 @@
 
 #include "engine/ops/conv.hpp"
 #include "engine/ops/conv_max_pool.hpp"
+#include "engine/ops/dense.hpp"
 #include "engine/ops/detail/op_trial.hpp"
 #include "engine/ops/detail/per_verb.hpp"
 #include "engine/ops/device.hpp"
@@ -180,6 +181,8 @@ template std::unique_ptr<ConvMaxPoolBackward> by_fastest_candidates(std::unique_
                                                                     const ConvMaxPoolDesc&,
                                                                     const std::vector<OfferedRow<ConvMaxPoolDesc>>&,
                                                                     Device&, std::string&);
+template std::unique_ptr<Dense> by_fastest_candidates(std::unique_ptr<Dense>, const DenseDesc&,
+                                                      const std::vector<OfferedRow<DenseDesc>>&, Device&, std::string&);
 template std::unique_ptr<MatMul> by_fastest_candidates(std::unique_ptr<MatMul>, const MatMulDesc&,
                                                        const std::vector<OfferedRow<MatMulDesc>>&, Device&,
                                                        std::string&);

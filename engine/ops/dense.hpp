@@ -25,6 +25,8 @@ struct DenseDesc {
   bool tf32 = false;     ///< f32 operands may be rounded to 10 bits of mantissa before they are multiplied
 
   bool writes_diff_bias() const { return params.bias; }  ///< whether backward_weights writes diff_bias
+  std::vector<Verb> verbs() const;                       ///< those that are needed
+  void take_layouts(const Dense& dense);                 ///< as of ConvDesc
 
   friend bool operator==(const DenseDesc&, const DenseDesc&) = default;
 };

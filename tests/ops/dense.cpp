@@ -29,6 +29,8 @@ std::vector<DenseCase> dense_cases() {
       {"wide", "CosmoFlow's first dense layer at 64^3", 2, 4096, 24, {true, leaky}},
       {"hidden", "of a small network", 32, 64, 64, {true, {ops::EltwiseKind::relu, 0, 0}}},
       {"ragged", "no multiples of 8", 31, 41, 29, {true, {ops::EltwiseKind::relu, 0, 0}}},
+      {"packed", "large enough for packed panels", 101, 150, 211, {true, {ops::EltwiseKind::tanh, 0, 0}}},
+      {"packed_wide", "", 64, 1100, 50, {true, leaky}},
       {"tall", "more rows than columns", 65, 3, 7, {true, {ops::EltwiseKind::sigmoid, 0, 0}}},
   };
 }

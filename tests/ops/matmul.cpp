@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "backends/kokkos/matmul/packed_products.hpp"
 #include "backends/kokkos/matmul/skinny_gemm.hpp"
 #include "tests/ops/op_test.hpp"
 
@@ -52,6 +53,15 @@ std::vector<MatMulCase> matmul_cases() {
       {"deep", "a reduction in parts", 4, 6, 5000},
       {"wide", "", 2, 1003, 30},
       {"tall", "", 700, 3, 5},
+      {"packed", "several blocks, and parts of panels", 173, 421, 601},
+      {"packed_blocks", "whole panels", 64, 96, 192},
+      {"packed_src_transposed", "", 90, 131, 203, t},
+      {"packed_weights_transposed", "", 90, 131, 203, plain, t},
+      {"packed_both_transposed", "", 131, 90, 203, t, t},
+      {"packed_dst_transposed", "", 131, 90, 203, plain, plain, t},
+      {"packed_apart", "", 101, 110, 120, apart, apart, apart},
+      {"packed_tall", "the weights are packed first", 1501, 37, 70},
+      {"packed_tall_src_transposed", "", 1501, 64, 70, t},
   };
 }
 
@@ -144,6 +154,20 @@ TEST_P(MatMulTest, OfFewRowsMatchesOracle) {
   check_product(*made.primitive, d,
                 {oracle::random_uniform(d.src.shape, "src"), oracle::random_uniform(d.src.shape, "another src")}, w);
   Array x = oracle::random_uniform(d.src.shape, "src");
+  x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
+  check_product(*made.primitive, d, {x}, w);
+}
+
+TEST_P(MatMulTest, OfPackedPanelsMatchesOracle) {
+  const auto d = describe();
+  const auto made = kokkos::make_packed_matmul(d, Verb::forward);
+  const bool wanted = c().name.starts_with("packed") && ctx().device().has_small_caches();
+  EXPECT_EQ(made.primitive != nullptr, wanted) << made.unsupported_reason;
+  if (!made.primitive) return;
+  EXPECT_TRUE(made.primitive->name(Verb::forward).starts_with("packed_gemm")) << made.primitive->name(Verb::forward);
+  const Array w = oracle::random_uniform(d.weights.shape, "weights", -0.5, 0.5);
+  Array x = oracle::random_uniform(d.src.shape, "src");
+  check_product(*made.primitive, d, {x}, w);
   x[x.elements() / 2] = std::numeric_limits<double>::quiet_NaN();
   check_product(*made.primitive, d, {x}, w);
 }

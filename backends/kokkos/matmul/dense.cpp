@@ -2,6 +2,7 @@
 
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/matmul/gemm.hpp"
+#include "backends/kokkos/matmul/packed_products.hpp"
 #include "backends/kokkos/norm/channels.hpp"
 #include "engine/ops/factory.hpp"
 
@@ -39,6 +40,7 @@ class KokkosDense : public Dense {
   Layout layout(Verb, Role r) const override { return weighted_layout(desc_, r); }
 
   std::string name(Verb v) const override { return product(v).name(); }
+  bool is_packed(Verb v) const { return product(v).is_packed(); }
   std::size_t scratch_bytes(Verb v) const override {
     const bool sums = v == Verb::backward_weights && desc_.params.bias && by_channels();
     return align64(product(v).scratch_bytes()) + (sums ? channel_sums_scratch(batch_, out_) : 0);
@@ -108,6 +110,13 @@ Expected<Dense> make(const DenseDesc& desc) {
   // (in, out): the output columns that forward reads are contiguous.
   d.weights.layout = chosen(d.weights, Layout::strided(w, {1, w[0]}));
   return std::unique_ptr<Dense>(std::make_unique<KokkosDense>(d));
+}
+
+Expected<Dense> make_packed_dense(const DenseDesc& desc, Verb verb) {
+  auto made = make(desc);
+  if (made.primitive && !static_cast<const KokkosDense&>(*made.primitive).is_packed(verb))
+    return std::string("the product is too small to pack its matrices");
+  return made;
 }
 
 }  // namespace keelson::kokkos

@@ -118,11 +118,30 @@ Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixSt
          (c.column != 1 && columns > 1 ? rows * columns : 0);
 }
 
+/// Few tiles: the reduction is split into parts, whose number does not depend on the number of threads.
+Index parts_of_reduction(Index rows, Index columns, Index depth) {
+  constexpr Index enough_items = 64, least_depth = 256;
+  const Index items = ceil_div(rows, tile_rows) * ceil_div(columns, lanes_for(columns));
+  return std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1},
+                    std::max<Index>(1, depth / least_depth));
+}
+
+/// Whether packed_gemm.hpp computes the product, or its transpose if the columns of c are not neighbours.
+bool packs(Index rows, Index columns, Index depth, MatrixStrides c, Index uses) {
+  if (c.column != 1) return c.row == 1 && packs(columns, rows, depth, c.transposed(), uses);
+  return uses == 1 && parts_of_reduction(rows, columns, depth) == 1 && PackedGemm::suits(rows, columns, depth, c);
+}
+
+bool better_transposed(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c,
+                       Index uses) {
+  if (packs(rows, columns, depth, c, uses)) return c.column != 1;
+  return overhead(columns, rows, depth, a.transposed(), c.transposed()) < overhead(rows, columns, depth, b, c, uses);
+}
+
 }  // namespace
 
 Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStrides b, MatrixStrides c, Index uses)
-    : swapped_(overhead(columns, rows, depth, a.transposed(), c.transposed()) <
-               overhead(rows, columns, depth, b, c, uses)),
+    : swapped_(better_transposed(rows, columns, depth, a, b, c, uses)),
       rows_(swapped_ ? columns : rows),
       columns_(swapped_ ? rows : columns),
       depth_(depth),
@@ -136,17 +155,15 @@ Gemm::Gemm(Index rows, Index columns, Index depth, MatrixStrides a, MatrixStride
   LibraryMatrix ma, mb, mc;
   library_ = depth > 0 && library_matrix(rows, columns, c, mc) && library_matrix(rows, depth, a, ma) &&
              library_matrix(depth, columns, b, mb);
-  // Few tiles: the reduction is split into parts, whose number does not depend on the number of threads.
-  constexpr Index enough_items = 64, least_depth = 256;
-  const Index items = ceil_div(rows_, tile_rows) * panels_;
-  const Index parts =
-      std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1}, std::max<Index>(1, depth_ / least_depth));
+  const Index parts = parts_of_reduction(rows_, columns_, depth_);
   depth_of_split_ = std::max<Index>(1, ceil_div(depth_, parts));
   splits_ = std::max<Index>(1, ceil_div(depth_, depth_of_split_));
+  if (!library_ && packs(rows_, columns_, depth_, c_, uses)) packed_.emplace(rows_, columns_, depth_, a_, b_, c_);
 }
 
 std::size_t Gemm::scratch_bytes() const {
   if (library_) return 0;
+  if (packed_) return packed_->scratch_bytes();
   const Index panels = copy_ && !keep_ ? panels_ * depth_ * lanes_ : 0;
   const Index sums = splits_ > 1 ? splits_ * rows_ * panels_ * lanes_ : 0;
   return align64(static_cast<std::size_t>(panels) * sizeof(float)) +
@@ -154,6 +171,7 @@ std::size_t Gemm::scratch_bytes() const {
 }
 
 std::string Gemm::name() const {
+  if (packed_) return packed_->name();
   return library_ ? "kokkos_kernels:gemm" : fmt::format("gemm:{}x{}", tile_rows, lanes_);
 }
 
@@ -170,6 +188,9 @@ void Gemm::run(const char* label, const float* a, const float* b, const float* b
   constexpr const char* add_label = "keelson::gemm::add_splits";
   if (library_) return run_library(a, b, bias, activation, c);
   if (swapped_) std::swap(a, b);
+  if (packed_)
+    return packed_->run(label, a, b, {bias, swapped_ ? MatrixStrides{1, 0} : MatrixStrides{0, 1}}, activation, c,
+                        scratch);
   GemmKernel g{};
   g.a = a, g.a_row = a_.row, g.a_step = a_.column;
   g.b = b, g.b_panel = lanes_, g.b_step = b_.row;

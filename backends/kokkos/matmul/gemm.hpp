@@ -1,19 +1,13 @@
 #pragma once
 
-#include "backends/kokkos/common/kernel.hpp"
+#include <optional>
+
+#include "backends/kokkos/matmul/matrix_strides.hpp"
+#include "backends/kokkos/matmul/packed_gemm.hpp"
 #include "engine/ops/eltwise.hpp"
 
-/// c = activation(a b + bias) for matrices with any strides, by the register tiles of tile.hpp.
+/// c = activation(a b + bias) for matrices with any strides, by the register tiles of tile.hpp, or packed_gemm.hpp.
 namespace keelson::kokkos {
-
-/// Element (row, column) is at row * row_stride + column * column_stride.
-struct MatrixStrides {
-  Index row, column;
-  MatrixStrides transposed() const { return {column, row}; }
-};
-
-/// Strides of a tensor with two dims.
-inline MatrixStrides strides_of(const TensorDesc& d) { return {d.layout.strides()[0], d.layout.strides()[1]}; }
 
 /// A product of a (rows x depth) and b (depth x columns), prepared once; c is rows x columns.
 class Gemm {
@@ -28,6 +22,7 @@ class Gemm {
   void run(const char* label, const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
            float* c, float* scratch, const float* packed = nullptr) const;
   std::string name() const;
+  bool is_packed() const { return packed_.has_value(); }  ///< whether packed_gemm.hpp computes the product
 
  private:
   void run_library(const float* a, const float* b, const float* bias, const ops::EltwiseParams& activation,
@@ -38,9 +33,10 @@ class Gemm {
   Index rows_, columns_, depth_;
   MatrixStrides a_, b_, c_;
   Index lanes_, panels_;
-  bool copy_;                      ///< copies b into panels of `lanes` columns
-  bool keep_;                      ///< copies once for all uses
-  Index splits_, depth_of_split_;  ///< parts of the reduction: summed separately, then added in order
+  bool copy_;                         ///< copies b into panels of `lanes` columns
+  bool keep_;                         ///< copies once for all uses
+  Index splits_, depth_of_split_;     ///< parts of the reduction: summed separately, then added in order
+  std::optional<PackedGemm> packed_;  ///< computes the product
 };
 
 }  // namespace keelson::kokkos

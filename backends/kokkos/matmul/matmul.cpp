@@ -2,6 +2,7 @@
 
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/matmul/gemm.hpp"
+#include "backends/kokkos/matmul/packed_products.hpp"
 #include "engine/ops/factory.hpp"
 
 namespace keelson::kokkos {
@@ -21,6 +22,7 @@ class KokkosMatMul : public MatMul {
     return r == Role::src ? desc_.src.layout : r == Role::weights ? desc_.weights.layout : desc_.dst.layout;
   }
   std::string name(Verb) const override { return gemm_.name(); }
+  bool is_packed() const { return gemm_.is_packed(); }
   std::size_t scratch_bytes(Verb) const override { return gemm_.scratch_bytes(); }
   Cost cost(Verb) const override {
     const auto elements = desc_.src.elements() + desc_.weights.elements() + desc_.dst.elements();
@@ -57,6 +59,13 @@ Expected<MatMul> make(const MatMulDesc& desc) {
     return fmt::format("src {}, weights {} and dst {} do not fit together", to_string(s), to_string(w),
                        to_string(d.dst.shape));
   return std::unique_ptr<MatMul>(std::make_unique<KokkosMatMul>(d));
+}
+
+Expected<MatMul> make_packed_matmul(const MatMulDesc& desc, Verb) {
+  auto made = make(desc);
+  if (made.primitive && !static_cast<const KokkosMatMul&>(*made.primitive).is_packed())
+    return std::string("the product is too small, or its weights are used again");
+  return made;
 }
 
 }  // namespace keelson::kokkos
