@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/kokkos/common/caches.hpp"
 #include "backends/kokkos/common/kernel.hpp"
 #include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/elementwise/strided_copy.hpp"
@@ -29,6 +30,9 @@ constexpr Index floats_ahead = vector_width == 16 ? 1024 : 2048;
 /// so that a vector of weights can be used by as many rows as there are registers, and weights are read once.
 constexpr int tall_rows = vector_width == 16 ? 24 : tile_rows;
 constexpr Index most_rows_of_tall_tiles = 40;
+
+/// How many groups of panels fill the second cache level.
+constexpr Index parts_of_cache = 4;
 
 constexpr int lanes_of_tile(Index rows) { return rows > tile_rows ? vector_width : max_lanes; }
 
@@ -74,8 +78,19 @@ struct SkinnyGemmKernel {
   Index depth, depth_at_once, columns;
   float* c;
   Index c_row;
+  Index panels_at_once;  ///< whose weights stay in the second cache level until the next call
+  bool backwards;        ///< begins with the last of these groups of panels
 
+  /// The weights that were read last are read first in the next call, which goes the other way.
   KOKKOS_FUNCTION void operator()(Index first_panel, Index end_panel) const {
+    const Index groups = ceil_div(end_panel - first_panel, panels_at_once);
+    for (Index i = 0; i < groups; ++i) {
+      const Index first = first_panel + (backwards ? groups - 1 - i : i) * panels_at_once;
+      group(first, first + panels_at_once < end_panel ? first + panels_at_once : end_panel);
+    }
+  }
+
+  KOKKOS_FUNCTION void group(Index first_panel, Index end_panel) const {
     for (Index begin = 0; begin < depth; begin += depth_at_once) {
       const Index count = begin + depth_at_once < depth ? depth_at_once : depth - begin;
       for (Index panel = first_panel; panel < end_panel; ++panel) {
@@ -183,7 +198,8 @@ class SkinnyGemm final : public MatMul {
         columns_(d.weights.shape[1]),
         tiling_(rows_, depth_),
         whole_(columns_ / tiling_.lanes),
-        panels_(ceil_div(columns_, tiling_.lanes)) {
+        panels_(ceil_div(columns_, tiling_.lanes)),
+        panels_at_once_(std::max<Index>(1, second_cache_bytes() / parts_of_cache / panel_bytes())) {
     if (whole_ == 0) return;
     const auto& s = d.weights.layout.strides();
     const Shape shape{whole_, depth_, tiling_.lanes};
@@ -226,26 +242,29 @@ class SkinnyGemm final : public MatMul {
     launch(label, blocks() * ceil_div(depth_, PackRows::run),
            PackRows{src.data<float>(), s[0], s[1], rows_, depth_, tiling_.rows, rows});
     run<tall_rows>(rows, static_cast<const float*>(packed), dst.data<float>());
+    backwards_ = !backwards_;
   }
 
  private:
   Index blocks() const { return ceil_div(rows_, tiling_.rows); }
+  Index panel_bytes() const { return depth_ * tiling_.lanes * static_cast<Index>(sizeof(float)); }
   template <int rows>
   void run(const float* a, const float* packed, float* c) const {
     constexpr const char* label = "keelson::skinny_gemm";
     if constexpr (rows > 1)
       if (tiling_.rows < rows) return run<rows - 1>(a, packed, c);
     const Index c_row = desc_.dst.layout.strides()[0];
-    for_each_block(
-        label, panels_,
-        SkinnyGemmKernel<rows, lanes_of_tile(rows)>{a, rows_, packed, depth_, tiling_.depth, columns_, c, c_row},
-        ceil_div(panels_, current_instance().concurrency()));
+    for_each_block(label, panels_,
+                   SkinnyGemmKernel<rows, lanes_of_tile(rows)>{a, rows_, packed, depth_, tiling_.depth, columns_, c,
+                                                               c_row, panels_at_once_, backwards_},
+                   ceil_div(panels_, current_instance().concurrency()));
   }
 
   MatMulDesc desc_;
   Index rows_, depth_, columns_;
   Tiling tiling_;
-  Index whole_, panels_;
+  Index whole_, panels_, panels_at_once_;
+  bool backwards_ = false;  ///< the direction of the next call, on which no result depends
   CopyPlan copy_;
 };
 
