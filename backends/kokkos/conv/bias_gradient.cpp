@@ -17,13 +17,12 @@ struct DiffSums {
   ChannelRows r;
 
   template <int N>
-  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&sum)[N], double (&)[N]) const {
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& sum, SumLanes<N>&) const {
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N];
-      for (int k = 0; k < K; ++k) load(diff + r.offset(row + k * step, channel), x[k]);
-      for (int k = 0; k < K; ++k)
-        for (int l = 0; l < N; ++l) sum[l] += static_cast<double>(x[k][l]);
+      for (int k = 0; k < K; ++k) load_of_row(diff + r.offset(row + k * step, channel), x[k]);
+      for (int k = 0; k < K; ++k) sum.add(x[k]);
     });
   }
 };

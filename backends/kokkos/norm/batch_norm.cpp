@@ -64,8 +64,8 @@ struct GradientSums {
   ChannelRows r;
 
   template <int N>
-  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
-                           double (&second)[N]) const {
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& first,
+                           SumLanes<N>& second) const {
     float factor[N], middle[N];
     for (int l = 0; l < N; ++l) factor[l] = inverse_deviation(variance[channel + l], epsilon);
     for (int l = 0; l < N; ++l) middle[l] = mean[channel + l];
@@ -76,10 +76,12 @@ struct GradientSums {
       load_rows(src, diff_dst, r, row, step, channel, x, g);
       for (int k = 0; k < K; ++k) {
         before.gradient(x[k], g[k]);
-        for (int l = 0; l < N; ++l) {
-          const double gradient = static_cast<double>(g[k][l]);
-          first[l] += gradient;
-          second[l] += gradient * static_cast<double>((x[k][l] - middle[l]) * factor[l]);
+        for (int l = 0; l < N; ++l) x[k][l] = (x[k][l] - middle[l]) * factor[l];
+        KEELSON_UNROLL
+        for (int p = 0; p < SumLanes<N>::parts; ++p) {
+          const auto gradient = SumLanes<N>::values(g[k], p);
+          first.part[p] += gradient;
+          second.part[p] += gradient * SumLanes<N>::values(x[k], p);
         }
       }
     });

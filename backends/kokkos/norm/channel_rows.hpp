@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/common/divider.hpp"
+#include "backends/kokkos/common/sum_lanes.hpp"
 #include "backends/kokkos/common/tile.hpp"
 #include "backends/kokkos/common/values.hpp"
 
@@ -175,10 +176,10 @@ struct HostSums {
     double* to;
     template <int N>
     KOKKOS_FUNCTION void run(Index channel) const {
-      double first[N] = {}, second[N] = {};
+      SumLanes<N> first, second;
       term.template add<N>(begin, end, 1, channel, first, second);
-      for (int l = 0; l < N; ++l) to[channel + l] += first[l];
-      for (int l = 0; l < N; ++l) to[channels + channel + l] += second[l];
+      first.add_to(to + channel);
+      second.add_to(to + channels + channel);
     }
   };
   KOKKOS_FUNCTION void operator()(Index slot) const {
@@ -206,9 +207,10 @@ struct DeviceSums {
     const Index channel = by_packs.split(slot) * N;
     double* to = sums + slot * 2 * channels + channel;
     const Index start = by_samples.split(slot) * rows;
-    double first[N] = {}, second[N] = {};
+    SumLanes<N> first, second;
     term.template add<N>(start + slot, start + rows, slots, channel, first, second);
-    for (int l = 0; l < N; ++l) to[l] = first[l], to[channels + l] = second[l];
+    first.store(to);
+    second.store(to + channels);
   }
 };
 

@@ -162,8 +162,8 @@ struct GroupGradientSums {
   GroupShape s;
 
   template <int N>
-  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
-                           double (&second)[N]) const {
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& first,
+                           SumLanes<N>& second) const {
     GroupChannels<N> group(s, mean, variance, channel);
     float x[N], g[N];
     for (Index row = begin; row < end; row += step) {
@@ -171,10 +171,9 @@ struct GroupGradientSums {
       load(src + at, x);
       load(diff_dst + at, g);
       group.take(row);
-      for (int l = 0; l < N; ++l) {
-        first[l] += static_cast<double>(g[l]);
-        second[l] += static_cast<double>(g[l] * ((x[l] - group.middle[l]) * group.inverse[l]));
-      }
+      for (int l = 0; l < N; ++l) x[l] = g[l] * ((x[l] - group.middle[l]) * group.inverse[l]);
+      first.add(g);
+      second.add(x);
     }
   }
 };
@@ -261,7 +260,7 @@ struct RunGradientSums {
     }
   }
   template <int N>
-  void add(Index begin, Index end, Index, Index channel, double (&sums)[N], double (&value_sums)[N]) const {
+  void add(Index begin, Index end, Index, Index channel, SumLanes<N>& sums, SumLanes<N>& value_sums) const {
     Index group[N];
     for (int l = 0; l < N; ++l) group[l] = s.by_each.quotient(channel + l);
     // A tile has few rows: f32 is exact enough within it.
@@ -280,8 +279,8 @@ struct RunGradientSums {
         tile_value_sums[l] += g[l] * ((x[l] - middle[l]) * spread[l]);
       }
     }
-    for (int l = 0; l < N; ++l) sums[l] += static_cast<double>(tile_sums[l]);
-    for (int l = 0; l < N; ++l) value_sums[l] += static_cast<double>(tile_value_sums[l]);
+    sums.add(tile_sums);
+    value_sums.add(tile_value_sums);
   }
   void end_tile(Index begin, Index end) const {
     if (diff_src)

@@ -12,8 +12,8 @@ struct ValueSums {
   ChannelRows r;
 
   template <int N>
-  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, double (&first)[N],
-                           double (&second)[N]) const {
+  KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& first,
+                           SumLanes<N>& second) const {
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
       float x[K][N];
@@ -21,10 +21,11 @@ struct ValueSums {
       for (int k = 0; k < K; ++k) {
         const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[r.by_weight.quotient(row + k * step)]);
         if (w == 0) continue;
-        for (int l = 0; l < N; ++l) {
-          const double value = static_cast<double>(x[k][l]), weighted = w * value;
-          first[l] += weighted;
-          second[l] += weighted * value;
+        KEELSON_UNROLL
+        for (int p = 0; p < SumLanes<N>::parts; ++p) {
+          const auto value = SumLanes<N>::values(x[k], p), weighted = w * value;
+          first.part[p] += weighted;
+          second.part[p] += weighted * value;
         }
       }
     });

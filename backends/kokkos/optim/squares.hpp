@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/kokkos/common/parallel_sum.hpp"
+#include "backends/kokkos/common/sum_lanes.hpp"
 
 /// The sum of the squares of a flat array of f32, in f64 and in a fixed order.
 namespace keelson::kokkos {
@@ -12,14 +13,23 @@ inline void sums_of_squares_of_blocks(const float* src, Index n, double* sums) {
   constexpr const char* label = "keelson::sum_squares::blocks";
   launch(
       label, ceil_div(n, squares_block), KOKKOS_LAMBDA(Index b) {
-        constexpr int lanes = 16;
-        double lane[lanes] = {};
+        constexpr int lanes = 64, floats_ahead = 1024;
+        using Sums = SumLanes<lanes>;
+        Sums sums_of_lanes;
         const Index begin = b * squares_block, end = begin + squares_block < n ? begin + squares_block : n;
         Index i = begin;
-        for (; i + lanes <= end; i += lanes)
-          for (int l = 0; l < lanes; ++l) lane[l] += static_cast<double>(src[i + l]) * static_cast<double>(src[i + l]);
-        double sum = 0;
+        for (; i + lanes <= end; i += lanes) {
+          KEELSON_UNROLL
+          for (int l = 0; l < lanes; l += floats_of_line) prefetch<true>(src + i + l + floats_ahead);
+          KEELSON_UNROLL
+          for (int p = 0; p < Sums::parts; ++p) {
+            const auto x = Sums::values(src + i, p);
+            sums_of_lanes.part[p] += x * x;
+          }
+        }
+        double sum = 0, lane[lanes];
         for (; i < end; ++i) sum += static_cast<double>(src[i]) * static_cast<double>(src[i]);
+        sums_of_lanes.store(lane);
         for (int l = 0; l < lanes; ++l) sum += lane[l];
         sums[b] = sum;
       });
