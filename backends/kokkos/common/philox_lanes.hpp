@@ -2,6 +2,10 @@
 
 #include "backends/kokkos/common/tile.hpp"
 
+#if defined(__SSE2__) && defined(__GNUC__) && !defined(__CUDACC__) && !defined(__HIPCC__)
+#include <immintrin.h>
+#endif
+
 /// Random numbers of philox::block() for several counters at once.
 namespace keelson::kokkos {
 
@@ -10,12 +14,35 @@ namespace keelson::kokkos {
 using PhiloxVector = std::uint64_t;
 inline constexpr int philox_width = 1, philox_vectors = 1;
 KOKKOS_FORCEINLINE_FUNCTION void store_low(PhiloxVector v, std::uint32_t* to) { *to = static_cast<std::uint32_t>(v); }
+KOKKOS_FORCEINLINE_FUNCTION PhiloxVector product_of_low(PhiloxVector v, std::uint32_t factor) {
+  return (v & 0xffffffffu) * factor;
+}
+KOKKOS_FORCEINLINE_FUNCTION PhiloxVector philox_lane_numbers() { return 0; }
 #else
-inline constexpr int philox_width = vector_width == 16 ? 8 : 4, philox_vectors = 16 / philox_width;
+inline constexpr int philox_width = vector_width / 2, philox_vectors = 16 / philox_width;
 using PhiloxVector [[gnu::vector_size(philox_width * 8)]] = std::uint64_t;
 KOKKOS_FORCEINLINE_FUNCTION void store_low(const PhiloxVector& v, std::uint32_t* to) {
   using Low [[gnu::vector_size(philox_width * 4), gnu::aligned(4), gnu::may_alias]] = std::uint32_t;
   *reinterpret_cast<Low*>(to) = __builtin_convertvector(v, Low);
+}
+/// The products of the low words. GCC 16 multiplies whole 64-bit numbers, even where their high words are known to be
+/// 0: three instructions' time in place of one.
+KOKKOS_FORCEINLINE_FUNCTION PhiloxVector product_of_low(const PhiloxVector& v, std::uint32_t factor) {
+#if defined(__AVX512F__)
+  return reinterpret_cast<PhiloxVector>(_mm512_mul_epu32(reinterpret_cast<__m512i>(v), _mm512_set1_epi64(factor)));
+#elif defined(__AVX2__)
+  return reinterpret_cast<PhiloxVector>(_mm256_mul_epu32(reinterpret_cast<__m256i>(v), _mm256_set1_epi64x(factor)));
+#elif defined(__SSE2__) && !defined(__AVX__)
+  return reinterpret_cast<PhiloxVector>(_mm_mul_epu32(reinterpret_cast<__m128i>(v), _mm_set1_epi64x(factor)));
+#else
+  return (v & 0xffffffffu) * std::uint64_t{factor};
+#endif
+}
+/// 0, 1, 2, ...
+KOKKOS_FORCEINLINE_FUNCTION PhiloxVector philox_lane_numbers() {
+  PhiloxVector v{};
+  for (int l = 0; l < philox_width; ++l) v[l] = static_cast<std::uint64_t>(l);
+  return v;
 }
 #endif
 
@@ -31,29 +58,26 @@ struct PhiloxWords {
 /// philox::block() of the counters first, first + step, ...
 KOKKOS_FORCEINLINE_FUNCTION void philox_blocks(std::uint64_t key, std::uint64_t counter_high, std::uint64_t first,
                                                std::uint64_t step, PhiloxWords& words) {
-  using V = PhiloxVector;
-  constexpr std::uint64_t low = 0xffffffffu;
+  using V = PhiloxVector;  // the high words of a, b, c, d may hold anything
   V a[philox_vectors], b[philox_vectors], c[philox_vectors], d[philox_vectors];
-  std::uint64_t counters[philox_lanes];
-  for (int l = 0; l < philox_lanes; ++l) counters[l] = first + static_cast<std::uint64_t>(l) * step;
+  const V steps = philox_lane_numbers() * step;
   KEELSON_UNROLL
   for (int v = 0; v < philox_vectors; ++v) {
-    V counter;
-    __builtin_memcpy(&counter, counters + v * philox_width, sizeof counter);
-    a[v] = counter & low, b[v] = counter >> 32;
-    c[v] = V{} + (counter_high & low), d[v] = V{} + (counter_high >> 32);
+    const V counter = steps + (first + static_cast<std::uint64_t>(v * philox_width) * step);
+    a[v] = counter, b[v] = counter >> 32;
+    c[v] = V{} + counter_high, d[v] = V{} + (counter_high >> 32);
   }
-  std::uint64_t k0 = key & low, k1 = key >> 32;
+  std::uint64_t k0 = key, k1 = key >> 32;
   KEELSON_UNROLL
   for (int i = 0; i < 10; ++i) {
     KEELSON_UNROLL
     for (int v = 0; v < philox_vectors; ++v) {
-      const V p0 = a[v] * std::uint64_t{0xD2511F53u}, p1 = c[v] * std::uint64_t{0xCD9E8D57u};
+      const V p0 = product_of_low(a[v], 0xD2511F53u), p1 = product_of_low(c[v], 0xCD9E8D57u);
       a[v] = (p1 >> 32) ^ b[v] ^ k0;
       c[v] = (p0 >> 32) ^ d[v] ^ k1;
-      b[v] = p1 & low, d[v] = p0 & low;
+      b[v] = p1, d[v] = p0;
     }
-    k0 = (k0 + 0x9E3779B9u) & low, k1 = (k1 + 0xBB67AE85u) & low;
+    k0 += 0x9E3779B9u, k1 += 0xBB67AE85u;
   }
   KEELSON_UNROLL
   for (int v = 0; v < philox_vectors; ++v) {

@@ -17,11 +17,13 @@ constexpr Index positions_ahead = 32;  ///< that the memory gets time to read
 
 /// Keeps or drops an element according to its 32 random bits.
 struct Drop {
-  float threshold, scale;
-  KOKKOS_FUNCTION explicit Drop(float rate) : threshold(rate * 16777216.0f), scale(rate < 1 ? 1 / (1 - rate) : 0.0f) {}
+  std::int32_t least;  ///< of the upper 24 bits, to keep it
+  float scale;
+  KOKKOS_FUNCTION explicit Drop(float rate)
+      : least(static_cast<std::int32_t>(Kokkos::ceil(rate * 16777216.0f))), scale(rate < 1 ? 1 / (1 - rate) : 0.0f) {}
   template <class T>
   KOKKOS_FUNCTION T operator()(std::uint32_t bits, T x) const {
-    const bool keep = static_cast<float>(static_cast<std::int32_t>(bits >> 8)) >= threshold;
+    const bool keep = static_cast<std::int32_t>(bits >> 8) >= least;
     return stored<T>(keep ? value_of(x) * scale : 0.0f);
   }
 };
