@@ -10,10 +10,12 @@ namespace {
 /// Work that takes longer, in seconds, counts from its first run on: what the run sets up is small beside it. It runs
 /// twice. Work that takes longer than very_long_work runs once.
 constexpr double long_work = 0.03, very_long_work = 0.1;
-constexpr int rounds_of_long_work = 2, rounds_of_work = 4;
+/// Work that takes less time, in seconds, is what other programs disturb most, and costs little to repeat.
+constexpr double short_work = 0.001;
+constexpr int rounds_of_long_work = 2, rounds_of_work = 4, rounds_of_short_work = 16;
 /// A candidate is dropped that takes so many times as long as the fastest one: after the first run of long work, and
-/// after one and two runs that count of other work.
-constexpr double far_behind[rounds_of_work - 1] = {1.35, 1.5, 1.2};
+/// after one run that counts and after more runs of other work.
+constexpr double far_behind_at_first = 1.35, far_behind_after_one = 1.5, far_behind = 1.2;
 
 }  // namespace
 
@@ -32,10 +34,12 @@ std::vector<double> WallClockTimer::time(std::size_t count, const RunCandidate& 
   double least = does_not_run;
   const auto is_decided = [&](const Trial& t, int round) {
     if (t.first == does_not_run || t.first > very_long_work) return true;
-    if (t.is_long()) return round >= rounds_of_long_work || t.first > far_behind[0] * least;
-    return round > 1 && t.best > far_behind[round - 1] * least;
+    if (t.is_long()) return round >= rounds_of_long_work || t.first > far_behind_at_first * least;
+    if (round >= rounds_of_work && t.best > short_work) return true;
+    return round > 1 && t.best > (round == 2 ? far_behind_after_one : far_behind) * least;
   };
-  for (int round = 0; round < rounds_of_work; ++round)  // in turns, so that a clock that changes meets all of them
+  // In turns, so that a clock that changes meets all of them.
+  for (int round = 0; round < rounds_of_short_work; ++round)
     for (std::size_t i = 0; i < count; ++i) {
       Trial& t = trials[i];
       if (round > 0 && is_decided(t, round)) continue;

@@ -96,6 +96,17 @@ TEST_F(AutotunerTest, LeavesOffWhatIsFarBehindAndRunsLongWorkOnce) {
   EXPECT_EQ(runs_, std::vector<int>(3, 1));
 }
 
+TEST_F(AutotunerTest, RepeatsShortWorkThatOtherProgramsDisturb) {
+  auto autotuner = make();
+  int runs[2] = {};
+  const auto run = [&](std::size_t i) {
+    const bool disturbed = i == 1 && runs[i] < 6;
+    now_ += (i == 0 ? 0.00045 : 0.0004) * (disturbed ? 1.25 : 1);
+    return ++runs[i] > 0;
+  };
+  EXPECT_EQ(autotuner.choose("conv", "", {"a", "b"}, {run}), 1u);
+}
+
 TEST_F(AutotunerTest, DoesNotRunWhatWasHopelessForALongProblemOfTheSameKind) {
   auto autotuner = make();
   std::vector<int> runs;
