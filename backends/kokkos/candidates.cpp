@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/kokkos/common/tile.hpp"
+#include "backends/kokkos/conv/gemm_conv.hpp"
 #include "backends/kokkos/fft/fft_conv.hpp"
 #include "backends/kokkos/makers.hpp"
 #include "backends/kokkos/matmul/packed_products.hpp"
@@ -30,6 +31,11 @@ std::string not_channels_last(const ConvDesc& d) {
 Expected<Conv> make_direct(const ConvDesc& d, Verb) {
   if (auto why = not_channels_last(d); !why.empty()) return why;
   return make(d);
+}
+
+Expected<Conv> make_windows(const ConvDesc& d, Verb) {
+  return runs_on_host ? make_few_channels_conv(d, [](const MatMulDesc& m) { return make(m); })
+                      : Expected<Conv>(std::string("for CPUs"));
 }
 
 Expected<Conv> make_row_winograd(const ConvDesc& d, Verb v) {
@@ -96,6 +102,7 @@ void add_candidates(OpFactory& factory) {
       {"winograd, tiles of 2", conv(Winograd<2>::conv), Winograd<2>::prefer_conv},
       {"winograd, along rows", conv(make_row_winograd)},
       {"fourier transforms", conv(make_fft)},
+      {"windows", conv(make_windows)},
       {"direct", conv(make_direct), prefer_outer_products},
   });
   const auto pooled = [](auto make) { return found_by<ConvMaxPoolForwardDesc>(make); };

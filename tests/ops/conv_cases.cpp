@@ -76,6 +76,7 @@ std::vector<ConvCase> conv_cases() {
           .same()
           .then(EltwiseKind::leaky_relu, 0.01f),
       Conv("uneven_blocks_2d", "one channel more than blocks hold", {1, 33, 6, 7}, 17, {3, 3}).same(),
+      Conv("few_channels_2d", "a window of 27 values, many filters", {2, 3, 18, 22}, 40, {3, 3}).stride({2, 2}).same(),
       Conv("wide_2d", "many channels, more positions than one block", {2, 64, 13, 14}, 80, {3, 3})
           .same()
           .then(EltwiseKind::relu),

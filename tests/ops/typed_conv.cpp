@@ -166,6 +166,23 @@ TEST_P(GemmConvTest, SixteenBitsMatchOracle) {
   }
 }
 
+/// For the cases with few channels: gradients of src by one product for all taps.
+class FewChannelsConvTest : public GemmConvTest {};
+
+TEST_P(FewChannelsConvTest, MatchesOracle) {
+  const auto& p = c().params;
+  const auto taps = p.kernel.elements();
+  const Types types{DType::f32, DType::f32};
+  auto made = kokkos::make_few_channels_conv(describe(types), [&](const ops::MatMulDesc& m) { return make_gemm(m); });
+  const bool suits = p.groups == 1 && taps > 1 && taps * c().src[1] <= 64;
+  EXPECT_EQ(suits, made.primitive != nullptr) << made.unsupported_reason;
+  if (!made.primitive) return;
+  check_all(*made.primitive, types, "few channels");
+  if (c().name == "few_channels_2d") {
+    EXPECT_EQ(made.primitive->name(Verb::backward_data).substr(0, 7), "taps of");
+  }
+}
+
 class LowConvTest : public TypedConvTest {};
 
 TEST_P(LowConvTest, MatchesOracle) {
@@ -179,6 +196,8 @@ TEST_P(LowConvTest, MatchesOracle) {
 }
 
 INSTANTIATE_TEST_SUITE_P(LowConv, LowConvTest, ::testing::ValuesIn(on_every_context(conv_cases())), CaseName());
+INSTANTIATE_TEST_SUITE_P(FewChannelsConv, FewChannelsConvTest, ::testing::ValuesIn(on_all_backends(conv_cases())),
+                         CaseName());
 INSTANTIATE_TEST_SUITE_P(GemmConv, GemmConvTest, ::testing::ValuesIn(on_all_backends(conv_cases())), CaseName());
 
 }  // namespace

@@ -106,6 +106,7 @@ class PieceGemm {
     return "";
   }
 
+  std::string name() const { return whole_.op ? whole_.op->name(Verb::forward) : ""; }
   std::size_t scratch_bytes() const { return std::max(whole_.bytes(), last_.bytes()); }
 
   void run(bool last, void* src, void* weights, void* dst, void* scratch) const {
@@ -171,6 +172,7 @@ class TapProduct {
     return op_ ? "" : made.unsupported_reason;
   }
 
+  std::string name() const { return op_->name(Verb::forward); }
   std::size_t scratch_bytes() const {
     return weights_bytes() + product_bytes() + align64(op_->packed_bytes()) +
            align64(op_->scratch_bytes(Verb::forward));
@@ -244,7 +246,10 @@ class GemmConv : public Conv {
     if (r == Role::dst || r == Role::diff_dst) return Layout::channels_last(d_.dst.shape);
     return Layout::plain({d_.dst.shape[1]});
   }
-  std::string name(Verb) const override { return "windows_gemm"; }
+  std::string name(Verb v) const override {
+    if (v == Verb::backward_data && taps_) return "taps of " + taps_->name();
+    return "windows of " + (v == Verb::forward ? forward_ : v == Verb::backward_data ? data_ : weights_).name();
+  }
 
   Cost cost(Verb) const override {
     const auto bytes = d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes();
@@ -357,6 +362,18 @@ Expected<Conv> make_gemm_conv(const ConvDesc& desc, const MakeMatMul& make_matmu
   auto conv = std::make_unique<GemmConv>(d, piece_bytes);
   if (auto why = conv->make_gemms(make_matmul); !why.empty()) return "a product is declined: " + why;
   return std::unique_ptr<Conv>(std::move(conv));
+}
+
+Expected<Conv> make_few_channels_conv(const ConvDesc& d, const MakeMatMul& make_matmul) {
+  constexpr Index most_values = 64;
+  constexpr std::size_t piece_bytes = std::size_t{16} << 20;
+  for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
+    if (t->dtype != DType::f32 || !t->layout.is_channels_last(t->shape))
+      return fmt::format("{} is not f32 and channels-last", name);
+  const Index taps = d.params.kernel.elements(), values = taps * d.src.shape[1];
+  if (d.params.groups != 1 || taps == 1) return std::string("several groups, or a kernel of one element");
+  if (values > most_values) return fmt::format("a window has {} values, more than {}", values, most_values);
+  return make_gemm_conv(d, make_matmul, piece_bytes);
 }
 
 }  // namespace keelson::kokkos

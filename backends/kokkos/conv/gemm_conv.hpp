@@ -6,8 +6,9 @@
 #include "engine/ops/factory.hpp"
 #include "engine/ops/matmul.hpp"
 
-/// Convolution as matrix products, for devices with a library for matrix products but none for convolutions. The
-/// windows of the source are copied to rows of a matrix, piece by piece, and multiplied with the filters.
+/// Convolution as matrix products, for devices with a library for matrix products but none for convolutions, and for
+/// convolutions that other kernels do not suit. The windows of the source are copied to rows of a matrix, piece by
+/// piece, and multiplied with the filters.
 namespace keelson::kokkos {
 
 using MakeMatMul = std::function<ops::Expected<ops::MatMul>(const ops::MatMulDesc&)>;
@@ -16,5 +17,10 @@ using MakeMatMul = std::function<ops::Expected<ops::MatMul>(const ops::MatMulDes
 /// declined if `make_matmul` declines a product. piece_bytes: the limit of the windows at a time.
 ops::Expected<ops::Conv> make_gemm_conv(const ops::ConvDesc& d, const MakeMatMul& make_matmul,
                                         std::size_t piece_bytes = std::size_t{256} << 20);
+
+/// The same as a candidate, for f32 and windows of few values, since src has few channels: as in the first
+/// layer of a network, or in the transposed convolution that ends a network for segmentation, whose results are src
+/// here. Other kernels need many channels on both sides to fill vectors and registers.
+ops::Expected<ops::Conv> make_few_channels_conv(const ops::ConvDesc& d, const MakeMatMul& make_matmul);
 
 }  // namespace keelson::kokkos

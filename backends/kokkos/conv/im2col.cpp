@@ -1,9 +1,11 @@
 #include "backends/kokkos/conv/im2col.hpp"
 
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/common/values.hpp"
+#include "backends/kokkos/conv/im2col_lines.hpp"
 
 namespace keelson::kokkos {
 
@@ -129,6 +131,12 @@ void im2col(const Im2col& w, const void* in, Index in_channels, Index channels, 
   with_chunk(run, step | address(in) | address(matrix), [&](auto tag) {
     using Chunk = decltype(tag);
     const auto chunks = static_cast<Index>(run / sizeof(Chunk));
+    if constexpr (runs_on_host) {
+      const GatherLines<Chunk> lines{
+          w,    static_cast<const Chunk*>(in), static_cast<Index>(step / sizeof(Chunk)), chunks, first,
+          rows, static_cast<Chunk*>(matrix)};
+      return launch(label, lines.items(), lines);
+    }
     const Index items = rows * w.tap_count() * chunks;
     KEELSON_EXPECT(items <= Index{UINT32_MAX} && w.rows() <= Index{UINT32_MAX});
     launch(label, items,
@@ -144,6 +152,9 @@ void sum_taps(const Im2col& w, const float* matrix, Index row_step, Index channe
   KEELSON_EXPECT(w.rows() <= Index{UINT32_MAX});
   with_type(type, [&](auto tag) {
     using T = decltype(tag);
+    if constexpr (runs_on_host && std::is_same_v<T, float>)
+      if (w.mul[2] == 1)
+        return launch(label, w.rows() / w.out[2], SumTapLines{w, matrix, row_step, channels, static_cast<float*>(dst)});
     launch(label, items, SumTaps<T>{w, matrix, row_step, channels, static_cast<T*>(dst), Divider(channels, items)});
   });
 }

@@ -52,7 +52,12 @@ struct GemmTile {
 
     const Index begin = split * g.depth_of_split;
     const Index count = begin + g.depth_of_split < g.depth ? g.depth_of_split : g.depth - begin;
-    multiply(acc, g.a + begin * g.a_step, row, g.a_step, g.b + panel * g.b_panel + begin * g.b_step, g.b_step, count);
+    const float *a = g.a + begin * g.a_step, *b = g.b + panel * g.b_panel + begin * g.b_step;
+    constexpr Index part = runs_on_host ? floats_of_line : INT32_MAX;
+    for (Index k = 0; k < count; k += part) {
+      prefetch_after(a + k * g.a_step, row, b + k * g.b_step);
+      multiply(acc, a + k * g.a_step, row, g.a_step, b + k * g.b_step, g.b_step, part < count - k ? part : count - k);
+    }
 
     for (int r = 0; r < valid; ++r) {
       if (g.partial) {
@@ -63,6 +68,17 @@ struct GemmTile {
         finish(g, first + r, panel, x);
       }
     }
+  }
+
+  /// What comes after a line of floats of `depth`, and the processor does not see coming: the rows of the next item,
+  /// and pieces of rows of b.
+  KOKKOS_FORCEINLINE_FUNCTION void prefetch_after(const float* a, const Index (&row)[tile_rows], const float* b) const {
+    if constexpr (!runs_on_host) return;
+    if (g.a_step == 1)
+      for (int r = 0; r < tile_rows; ++r) prefetch<true>(a + tile_rows * g.a_row + row[r]);
+    if (g.b_step > lanes)
+      for (Index k = floats_of_line; k < 2 * floats_of_line; ++k)
+        for (int l = 0; l < lanes; l += floats_of_line) prefetch<true>(b + k * g.b_step + l);
   }
 };
 
@@ -118,12 +134,14 @@ Index overhead(Index rows, Index columns, Index depth, MatrixStrides b, MatrixSt
          (c.column != 1 && columns > 1 ? rows * columns : 0);
 }
 
-/// Few tiles: the reduction is split into parts, whose number does not depend on the number of threads.
+/// Few tiles: the reduction is split into parts, whose number does not depend on the number of threads. The part of b
+/// that tiles of other rows read again stays in the second cache level.
 Index parts_of_reduction(Index rows, Index columns, Index depth) {
-  constexpr Index enough_items = 64, least_depth = 256;
-  const Index items = ceil_div(rows, tile_rows) * ceil_div(columns, lanes_for(columns));
-  return std::clamp(ceil_div(enough_items, std::max<Index>(items, 1)), Index{1},
-                    std::max<Index>(1, depth / least_depth));
+  constexpr Index enough_items = 64, least_depth = 256, most_floats = Index{1} << 17;
+  const Index tiles = ceil_div(rows, tile_rows), items = tiles * ceil_div(columns, lanes_for(columns));
+  Index parts = ceil_div(enough_items, std::max<Index>(items, 1));
+  if (parts > 1 && tiles > 1) parts = std::max(parts, depth * lanes_for(columns) / most_floats);
+  return std::clamp(parts, Index{1}, std::max<Index>(1, depth / least_depth));
 }
 
 /// Whether packed_gemm.hpp computes the product, or its transpose if the columns of c are not neighbours.

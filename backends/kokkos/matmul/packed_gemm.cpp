@@ -188,8 +188,9 @@ struct PackAll {
 
 bool PackedGemm::suits(Index rows, Index columns, Index depth, MatrixStrides c) {
   constexpr double least_products = 1 << 20;
-  return runs_on_host && vector_width > 1 && c.column == 1 && rows >= 4 * rows_of_panel &&
-         columns >= 2 * vector_width && depth >= 16 &&
+  // Up to max_lanes columns are one panel, which would use the packed part of a once.
+  return runs_on_host && vector_width > 1 && c.column == 1 && rows >= 4 * rows_of_panel && columns > max_lanes &&
+         depth >= 16 &&
          static_cast<double>(rows) * static_cast<double>(columns) * static_cast<double>(depth) >= least_products;
 }
 
