@@ -109,7 +109,8 @@ class KokkosConvMaxPool : public ConvMaxPoolBackward {
     const ForData s = take_for_data(parts);
     launch(sort_label, g_.window_count(),
            SortArgmax{g_, diff_dst.data<float>(), workspace.data<ArgmaxIndex>(), s.sorted});
-    launch(pack_label, panels_ * g_.kernel[0] * g_.filters, PackWeights{g_, lanes_, weights.data<float>(), s.weights});
+    launch(pack_label, panels_ * g_.kernel[0] * g_.filters,
+           PackWeights{g_, lanes_, panels_, weights.data<float>(), s.weights});
     const Index planes = planes_of_item(g_, panels_, space().concurrency());
     const auto run = [&](auto lanes) {
       launch(label, g_.n * ceil_div(g_.src.extent[0], planes) * panels_,

@@ -55,20 +55,27 @@ struct SortArgmax {
 };
 
 /// The weights as (panel of `lanes` input channels, kD, filter, kH x kW, lane): the order in which a pass over a list
-/// of filters reads them. One work item per (panel, kD, filter). The weights must be channels-last.
+/// of filters reads them. One work item per (filter, kD, panel), in the order of the weights in memory. The weights
+/// must be channels-last.
 struct PackWeights {
   PooledGeometry g;
-  Index lanes;
+  Index lanes, panels;
   const float* weights;
   float* dst;
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index taps = g.kernel[1] * g.kernel[2], c = g.src.c;
-    float* to = dst + item * taps * lanes;
-    const Index f = item % g.filters, kd = item / g.filters % g.kernel[0], panel = item / (g.filters * g.kernel[0]);
+    const Index panel = item % panels, kd = item / panels % g.kernel[0], f = item / (panels * g.kernel[0]);
     const Index valid = c - panel * lanes < lanes ? c - panel * lanes : lanes;
-    const float* from = weights + (f * g.kernel[0] + kd) * taps * c + panel * lanes;
+    const float* from = weights + item / panels * taps * c + panel * lanes;
+    float* to = dst + ((panel * g.kernel[0] + kd) * g.filters + f) * taps * lanes;
     for (Index t = 0; t < taps; ++t, to += lanes, from += c) {
+      if (lanes == vector_width && valid == lanes) {
+        Lanes<vector_width> v;
+        v.load(from);
+        v.store(to);
+        continue;
+      }
       for (Index l = 0; l < valid; ++l) to[l] = from[l];
       for (Index l = valid; l < lanes; ++l) to[l] = 0;
     }
