@@ -21,7 +21,7 @@ std::vector<ImageConvCase> row_winograd_cases() {
       {"padded", "unequal padding", {2, 9, 7, 8}, 11, {2, 5}, {1, 4}, {0, 2}, leaky},
       {"fours", "4 taps along a row, no bias", {1, 17, 9, 11}, 5, {1, 4}, {0, 1}, {0, 3}, {}, false},
       {"square", "a square kernel, channels that do not fill vectors", {2, 6, 9, 10}, 13, {3, 3}, {1, 1}, {1, 1}},
-      {"tiny", "less than a tile", {1, 3, 3, 3}, 2, {3, 3}, none, none},
+      {"tiny", "images smaller than a tile", {24, 3, 3, 3}, 2, {3, 3}, none, none},
   };
 }
 
