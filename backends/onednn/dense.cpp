@@ -1,7 +1,7 @@
-#include <algorithm>
 #include <optional>
 
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/matmul/column_sums.hpp"
 #include "backends/onednn/gemm.hpp"
 #include "backends/onednn/small_gemm.hpp"
 #include "backends/onednn/weighted.hpp"
@@ -15,19 +15,6 @@ struct DenseKinds {
   using BackwardData = dnnl::inner_product_backward_data;
   using BackwardWeights = dnnl::inner_product_backward_weights;
 };
-
-/// Sums of a plain matrix, in double and in the order of rows. oneDNN has only its reference implementation for this.
-void column_sums(const float* matrix, std::int64_t rows, std::int64_t columns, float* sums) {
-  constexpr std::int64_t width = 64;
-#pragma omp parallel for schedule(static)
-  for (std::int64_t first = 0; first < columns; first += width) {
-    const std::int64_t count = std::min(width, columns - first);
-    double sum[width] = {};
-    for (std::int64_t r = 0; r < rows; ++r)
-      for (std::int64_t i = 0; i < count; ++i) sum[i] += static_cast<double>(matrix[r * columns + first + i]);
-    for (std::int64_t i = 0; i < count; ++i) sums[first + i] = static_cast<float>(sum[i]);
-  }
-}
 
 /// Whether to apply the activation after oneDNN's product instead of in it. For AVX2, oneDNN's (3.12) tanh and what
 /// attributes() makes of sigmoid take 7 times as long as Kokkos' loop: nearly as long as the product of 300 features.
@@ -102,7 +89,9 @@ class Dense final : public Weighted<ops::DenseDesc, DenseKinds> {
       weights_.pack_and_run({diff_dst.desc().transposed(), diff_dst.raw()}, src, diff_weights, scratch.raw());
     else
       return Weighted::backward_weights(args);
-    if (d_.params.bias) column_sums(diff_dst.data<float>(), d_.dst.shape[0], d_.dst.shape[1], diff_bias.data<float>());
+    if (!d_.params.bias) return;
+    const auto rows = d_.dst.shape[0], columns = d_.dst.shape[1];
+    kokkos::column_sums(diff_dst.data<float>(), columns, 1, rows, columns, diff_bias.data<float>());
   }
 
  private:

@@ -31,6 +31,7 @@ std::vector<DenseCase> dense_cases() {
       {"ragged", "no multiples of 8", 31, 41, 29, {true, {ops::EltwiseKind::relu, 0, 0}}},
       {"packed", "large enough for packed panels", 101, 150, 211, {true, {ops::EltwiseKind::tanh, 0, 0}}},
       {"packed_wide", "", 64, 1100, 50, {true, leaky}},
+      {"packed_rows", "so few panels that workers share the rows", 420, 40, 430, {true, leaky}},
       {"tall", "more rows than columns", 65, 3, 7, {true, {ops::EltwiseKind::sigmoid, 0, 0}}},
   };
 }

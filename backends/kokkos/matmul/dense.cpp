@@ -1,6 +1,7 @@
 #include "engine/ops/dense.hpp"
 
 #include "backends/kokkos/makers.hpp"
+#include "backends/kokkos/matmul/column_sums.hpp"
 #include "backends/kokkos/matmul/gemm.hpp"
 #include "backends/kokkos/matmul/packed_products.hpp"
 #include "backends/kokkos/norm/channels.hpp"
@@ -11,17 +12,6 @@ namespace keelson::kokkos {
 namespace {
 
 using namespace ops;
-
-void bias_gradient(const float* diff, MatrixStrides stride, Index rows, Index columns, float* diff_bias) {
-  constexpr const char* label = "keelson::dense::bias";
-  launch(
-      label, columns, KOKKOS_LAMBDA(Index column) {
-        double sum = 0;
-        for (Index row = 0; row < rows; ++row)
-          sum += static_cast<double>(diff[row * stride.row + column * stride.column]);
-        diff_bias[column] = static_cast<float>(sum);
-      });
-}
 
 class KokkosDense : public Dense {
  public:
@@ -75,7 +65,7 @@ class KokkosDense : public Dense {
       channel_sums(diff_dst.raw(), DType::f32, batch_, out_, diff_bias.data<float>(),
                    static_cast<std::byte*>(scratch.raw()) + align64(backward_weights_.scratch_bytes()));
     else
-      bias_gradient(diff_dst.data<float>(), dst_, batch_, out_, diff_bias.data<float>());
+      column_sums(diff_dst.data<float>(), dst_.row, dst_.column, batch_, out_, diff_bias.data<float>());
   }
 
  private:

@@ -204,18 +204,20 @@ PackedGemm::PackedGemm(Index rows, Index columns, Index depth, MatrixStrides a, 
       panels_(columns),
       workers_(space().concurrency()),
       keeps_a_(rows <= columns) {
-  constexpr Index bytes = sizeof(float), lanes = most_vectors * vector_width, panels_of_block = 4, most_columns = 1024;
+  constexpr Index bytes = sizeof(float), lanes = most_vectors * vector_width, panels_of_block = 4, most_columns = 1024,
+                  least_rows = 192;
   const Index most_depth = std::clamp<Index>(first_cache_bytes() * 3 / 4 / (lanes * bytes) / 16 * 16, 64, 512);
   depth_of_block_ = round_up(ceil_div(depth, ceil_div(depth, most_depth)), vector_width);
-  // A block of c and the packed part of a stay in half of the second cache level. All blocks are about equal.
+  // The packed rows of a block stay in half of the second cache level, or in a quarter if a worker packs them itself.
+  // All blocks are about equal.
   const Index wanted_columns = keeps_a_ ? panels_of_block * lanes : std::min(columns, most_columns);
-  const Index fit = second_cache_bytes() / 2 / bytes / (wanted_columns + depth_of_block_);
+  const Index fit = second_cache_bytes() / (keeps_a_ ? 2 : 4) / bytes / depth_of_block_;
   Index row_blocks = ceil_div(rows, std::max(fit, 4 * rows_at_once));
   column_blocks_ = ceil_div(columns, wanted_columns);
-  if (keeps_a_)
-    column_blocks_ = std::min(round_up(column_blocks_, workers_), panels_.panels);
-  else
-    row_blocks = round_up(row_blocks, workers_);
+  if (keeps_a_) column_blocks_ = std::min(round_up(column_blocks_, workers_), panels_.panels);
+  // Few panels of columns cannot be divided equally; then the workers share the rows.
+  const bool uneven = round_up(panels_.panels, workers_) * 16 > panels_.panels * 17;
+  if (!keeps_a_ || (uneven && rows >= workers_ * least_rows)) row_blocks = round_up(row_blocks, workers_);
   rows_of_block_ = round_up(ceil_div(rows, row_blocks), rows_at_once);
   row_blocks_ = ceil_div(rows, rows_of_block_);
   workers_ = std::min(workers_, row_blocks_ * column_blocks_);
