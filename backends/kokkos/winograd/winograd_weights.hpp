@@ -53,6 +53,8 @@ struct TransformTiles {
 /// Adds a block's products to the sums (point, panel, source channel, lane); one work item per point and panel.
 template <class Tile, int lanes>
 struct MultiplyTiles {
+  /// Sums of so many tiles are added to those before. One sum over hundreds of tiles would round more.
+  static constexpr Index tiles_at_once = 64;
   TransformedTiles v, d;
   Index count, panels;
   bool first;  ///< the first block initialises the sums
@@ -67,12 +69,20 @@ struct MultiplyTiles {
     for (int r = 0; r < tile_rows; ++r) row[r] = r;
     for (Index c = 0; c < v.channels; c += tile_rows) {
       const Index valid = v.channels - c < tile_rows ? v.channels - c : tile_rows;
-      const float zero[lanes] = {};
-      Lanes<lanes> acc[tile_rows];
-      KEELSON_UNROLL
-      for (int r = 0; r < tile_rows; ++r) acc[r].load(first || r >= valid ? zero : to + (c + r) * lanes);
-      multiply(acc, a + c, row, v.channels, b, d.channels, count);
-      for (int r = 0; r < valid; ++r) acc[r].store(to + (c + r) * lanes);
+      for (Index begin = 0; begin < count; begin += tiles_at_once) {
+        const float zero[lanes] = {};
+        Lanes<lanes> acc[tile_rows];
+        KEELSON_UNROLL
+        for (int r = 0; r < tile_rows; ++r) acc[r].load(zero);
+        multiply(acc, a + begin * v.channels + c, row, v.channels, b + begin * d.channels, d.channels,
+                 count - begin < tiles_at_once ? count - begin : tiles_at_once);
+        for (int r = 0; r < valid; ++r) {
+          Lanes<lanes> before;
+          before.load(first && begin == 0 ? zero : to + (c + r) * lanes);
+          acc[r].add_scaled(1.0f, before);
+          acc[r].store(to + (c + r) * lanes);
+        }
+      }
     }
   }
 };
