@@ -35,13 +35,14 @@ bool slow_gradient_of_weights(const ops::ConvDesc& d, const ops::Conv& conv) {
          d.src.dtype == DType::f32 && conv.name(ops::Verb::backward_weights).find("gemm") != std::string::npos;
 }
 
-/// Without AVX-512, oneDNN (3.12) has no forward kernel for images of one to three channels unless the number of
-/// filters is a multiple of 8: it multiplies plain matrices ("gemm") at 1 to 2 GFLOP/s (100 x 1 x 127 x 50, 12 filters
-/// of 8 x 3, Zen 3). A max pooling behind it then reads plain tensors, at a tenth of the speed. Not of the convolution
-/// in a transposed one (swapped_conv), whose forward is not used: that one has no bias.
+/// Without AVX-512, oneDNN (3.12) has no forward kernel for images and volumes of one to three channels, unless it may
+/// choose the layout of src or, for images, the number of filters is a multiple of 8: it multiplies plain matrices
+/// ("gemm"), images at 1 to 2 GFLOP/s (100 x 1 x 127 x 50, 12 filters of 8 x 3, Zen 3), volumes at 8 (1 x 1 x 128^3, 16
+/// filters of 3^3). What follows then reads plain tensors, a max pooling at a tenth of the speed. Not of the
+/// convolution in a transposed one (swapped_conv), whose forward is not used: that one has no bias.
 bool slow_forward(const ops::ConvDesc& d, const ops::Conv& conv) {
   constexpr std::int64_t few = 3;
-  return d.params.bias && d.src.shape.rank() == 4 && d.src.shape[1] <= few && d.src.dtype == DType::f32 &&
+  return d.params.bias && d.src.shape.rank() >= 4 && d.src.shape[1] <= few && d.src.dtype == DType::f32 &&
          conv.name(ops::Verb::forward).find("gemm") != std::string::npos;
 }
 

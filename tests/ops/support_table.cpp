@@ -33,8 +33,7 @@ const std::vector<SupportRow>& support_table() {
       {"Conv",               "layouts given, dst f32",           takes,  never,  if_fast, if_fast, may},
       {"Conv",               "dst of 16 bits",                   never,  never,  never,   never,   never},
       {"Conv",               "dilated depthwise, in training",   takes,  never,  never,   if_fast, may},
-      {"Conv",               "volumes of few channels, trained", takes,  never,  if_fast, if_fast, may},
-      {"Conv",               "images of few channels",           takes,  never,  if_fast, if_fast, may},
+      {"Conv",               "images, volumes of few channels",  takes,  never,  if_fast, if_fast, may},
       {"ConvMaxPool",        "on a device with small caches",    takes,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device",                never,  never,  never,   never,   never},
       {"ConvMaxPool",        "on another device, weights alone", takes,  takes,  never,   never,   never},
@@ -147,10 +146,8 @@ SupportCell cell(const ConvDesc& d, Device&) {
   const bool dilated = std::any_of(dilation.begin(), dilation.end(), [](auto x) { return x > 1; });
   if (depthwise && dilated && d.training && d.dst.dtype == DType::f32)
     return {"Conv", "dilated depthwise, in training", d.src.dtype};
-  if (d.training && d.diff_weights && d.dst.dtype == DType::f32 && d.src.shape.rank() == 5 && d.src.shape[1] <= 3)
-    return {"Conv", "volumes of few channels, trained", d.src.dtype};
-  if (d.dst.dtype == DType::f32 && d.src.shape.rank() == 4 && d.src.shape[1] <= 3)
-    return {"Conv", "images of few channels", d.src.dtype};
+  if (d.dst.dtype == DType::f32 && d.src.shape.rank() >= 4 && d.src.shape[1] <= 3)
+    return {"Conv", "images, volumes of few channels", d.src.dtype};
   return convolution_cell("Conv", d);
 }
 SupportCell cell(const TransposedConvDesc& d, Device&) { return convolution_cell("TransposedConv", d); }

@@ -149,6 +149,15 @@ struct FillConvPanels {
 
 }  // namespace
 
+bool is_dense_channels_last(const Volume& v) {
+  Index step = v.c;
+  for (int d = 2; d >= 0; --d) {
+    if (v.extent[d] > 1 && v.stride[d] != step) return false;
+    step *= v.extent[d];
+  }
+  return v.stride_c == 1 && (v.n == 1 || v.stride_n == step);
+}
+
 ViewPlan::ViewPlan(const Volume& t, Index group_count, const Triple& from, const Triple& to)
     : tensor(t), groups(group_count), channels(t.c / group_count), low(from) {
   copy = channels > 1 && tensor.stride_c != 1;

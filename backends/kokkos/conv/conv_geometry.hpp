@@ -19,6 +19,9 @@ struct ConvGeometry {
   explicit ConvGeometry(const ops::ConvDesc& d);
 };
 
+/// Whether the elements are in the order (N, spatial..., C) without gaps.
+bool is_dense_channels_last(const Volume& v);
+
 /// FLOPs by the definition, and the bytes of all operands.
 ops::Cost conv_cost(const ops::ConvDesc& d, ops::Verb verb);
 

@@ -1,12 +1,15 @@
 #include "backends/kokkos/conv/conv_weights.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "backends/kokkos/common/tile.hpp"
 
 namespace keelson::kokkos {
 
 namespace {
+
+constexpr Index most_listed_rows = 512;
 
 /// A run of positions along W.
 struct PositionRun {
@@ -78,10 +81,12 @@ struct WeightsTile {
   Triple extent;                   ///< of dst
   TapReach reach[3];
   Index rows, row_tiles, panels, groups;
+  const Index* row_offsets;  ///< of src; null: rows are neighbours in memory
   PositionBlocks blocks;
   Index block;
-  const float* packed;  ///< diff_dst: (group, panel, run, position, lane)
-  float* sums;          ///< (slot, group, panel, tap, row, lane)
+  const float* packed;    ///< diff_dst: (group, panel, run, position, lane)
+  const float* in_place;  ///< all of diff_dst: (position, lane); null: it is packed
+  float* sums;            ///< (slot, group, panel, tap, row, lane)
 
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index tap_count = taps[0] * taps[1] * taps[2], tap = item % tap_count;
@@ -94,7 +99,10 @@ struct WeightsTile {
 
     const Index valid = first_row + tile_rows < rows ? tile_rows : rows - first_row;
     Index row[tile_rows];
-    for (int r = 0; r < tile_rows; ++r) row[r] = first_row + (r < valid ? r : valid - 1);
+    for (int r = 0; r < tile_rows; ++r) {
+      const Index number = first_row + (r < valid ? r : valid - 1);
+      row[r] = row_offsets ? row_offsets[number] : number;
+    }
     float* const to =
         sums + ((((slot * groups + group) * panels + panel) * tap_count + tap) * rows + first_row) * lanes;
     Lanes<lanes> acc[tile_rows];
@@ -118,8 +126,9 @@ struct WeightsTile {
       if (r.d < first[0] || r.d >= last[0] || r.h < first[1] || r.h >= last[1]) continue;
       const Index begin_w = r.w > first[2] ? r.w : first[2];
       const Index end_w = r.w + r.count < last[2] ? r.w + r.count : last[2];
+      const float* const of_run = in_place ? in_place + (run / blocks.runs_per_line * extent[2] + r.w) * lanes : diff;
       multiply(acc, from + r.n * src.step_n + r.d * src_step[0] + r.h * src_step[1] + begin_w * src_step[2], row,
-               src_step[2], diff + (begin_w - r.w) * lanes, Index{lanes}, end_w - begin_w);
+               src_step[2], of_run + (begin_w - r.w) * lanes, Index{lanes}, end_w - begin_w);
     }
     for (int r = 0; r < valid; ++r) acc[r].store(to + r * lanes);
   }
@@ -174,21 +183,33 @@ PositionBlocks::PositionBlocks(const ConvGeometry& g, Index tiles, std::size_t b
 }
 
 ConvWeightsGradient::ConvWeightsGradient(const ConvGeometry& g, const ViewPlan& src)
-    : g_(g), src_(src), lanes_(lanes_for(g.co)), panels_(ceil_div(g.co, lanes_)), rows_(g.ci), taps_(g.kernel) {
+    : g_(g),
+      src_(src),
+      lanes_(lanes_for(g.co)),
+      panels_(ceil_div(g.co, lanes_)),
+      rows_(g.ci),
+      taps_(g.kernel),
+      packs_(!runs_on_host || g.groups > 1 || g.co != lanes_ || !is_dense_channels_last(g.dst)) {
   for (int d = 2; d >= 0; --d) {
     if (taps_[d] != 1 && g.dilation[d] * src.step(d) != rows_) break;
     rows_ *= taps_[d];
     taps_[d] = 1;
+  }
+  const Index all = g.taps * g.ci;
+  if (runs_on_host && all <= most_listed_rows && ceil_div(all, tile_rows) < row_tiles()) {
+    rows_ = all;
+    taps_ = {1, 1, 1};
+    lists_rows_ = true;
   }
   blocks_ = PositionBlocks(g, tiles(), sums_bytes());
 }
 
 std::string ConvWeightsGradient::name() const { return fmt::format("outer_products:{}x{}", tile_rows, lanes_); }
 
-Index ConvWeightsGradient::tiles() const {
-  return g_.groups * panels_ * taps_[0] * taps_[1] * taps_[2] * ceil_div(rows_, tile_rows);
-}
+Index ConvWeightsGradient::row_tiles() const { return taps_[0] * taps_[1] * taps_[2] * ceil_div(rows_, tile_rows); }
+Index ConvWeightsGradient::tiles() const { return g_.groups * panels_ * row_tiles(); }
 std::size_t ConvWeightsGradient::packed_bytes() const {
+  if (!packs_) return 0;
   const Index positions = blocks_.runs_per_block() * blocks_.positions_per_run;
   return align64(static_cast<std::size_t>(g_.groups * panels_ * positions * lanes_) * sizeof(float));
 }
@@ -199,6 +220,15 @@ std::size_t ConvWeightsGradient::scratch_bytes() const {
   return src_.scratch_bytes() + packed_bytes() + align64(sums_bytes() * static_cast<std::size_t>(blocks_.slots));
 }
 
+void ConvWeightsGradient::list_rows(const ChannelView& src, Index* offsets) const {
+  for (Index d = 0; d < g_.kernel[0]; ++d)
+    for (Index h = 0; h < g_.kernel[1]; ++h)
+      for (Index w = 0; w < g_.kernel[2]; ++w)
+        for (Index i = 0; i < g_.ci; ++i)
+          *offsets++ = g_.dilation[0] * d * src.step[0] + g_.dilation[1] * h * src.step[1] +
+                       g_.dilation[2] * w * src.step[2] + i;
+}
+
 void ConvWeightsGradient::run(const float* src, const float* diff_dst, float* diff_weights, char* scratch) const {
   constexpr const char *pack_label = "keelson::conv::pack_diff", *label = "keelson::conv::backward_weights",
                        *sum_label = "keelson::conv::add_slots";
@@ -206,6 +236,8 @@ void ConvWeightsGradient::run(const float* src, const float* diff_dst, float* di
   auto* sums = reinterpret_cast<float*>(scratch + src_.scratch_bytes() + packed_bytes());
   const Triple extent = {g_.dst.extent[0], g_.dst.extent[1], g_.dst.extent[2]};
   const ChannelView view = src_.make(src, reinterpret_cast<float*>(scratch));
+  std::array<Index, most_listed_rows> offsets;
+  if (lists_rows_) list_rows(view, offsets.data());
   with_lanes(g_.co, [&](auto lanes) {
     WeightsTile<lanes.value> tile{};
     tile.src = view;
@@ -217,11 +249,13 @@ void ConvWeightsGradient::run(const float* src, const float* diff_dst, float* di
       tile.reach[d] = {g_.dst.extent[d], g_.src.extent[d], g_.stride[d], g_.pad[d], joined ? 0 : g_.dilation[d]};
     }
     tile.taps = taps_, tile.extent = extent;
+    tile.row_offsets = lists_rows_ ? offsets.data() : nullptr;
     tile.rows = rows_, tile.row_tiles = ceil_div(rows_, tile_rows), tile.panels = panels_, tile.groups = g_.groups;
-    tile.blocks = blocks_, tile.packed = packed, tile.sums = sums;
+    tile.blocks = blocks_, tile.packed = packed, tile.in_place = packs_ ? nullptr : diff_dst, tile.sums = sums;
     for (; tile.block < blocks_.blocks; ++tile.block) {
-      launch(pack_label, g_.groups * panels_ * blocks_.runs_per_block(),
-             PackDiff<lanes.value>{diff_dst, g_.dst, extent, blocks_, tile.block, panels_, g_.co, packed});
+      if (packs_)
+        launch(pack_label, g_.groups * panels_ * blocks_.runs_per_block(),
+               PackDiff<lanes.value>{diff_dst, g_.dst, extent, blocks_, tile.block, panels_, g_.co, packed});
       launch(label, blocks_.slots * tiles(), tile);
     }
     launch(sum_label, g_.groups * panels_ * g_.taps * g_.ci,

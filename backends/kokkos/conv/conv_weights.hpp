@@ -32,7 +32,9 @@ class ConvWeightsGradient {
   void run(const float* src, const float* diff_dst, float* diff_weights, char* scratch) const;
 
  private:
-  Index tiles() const;  ///< tiles of a slot
+  Index row_tiles() const;  ///< of all taps
+  Index tiles() const;      ///< tiles of a slot
+  void list_rows(const ChannelView& src, Index* offsets) const;
   std::size_t packed_bytes() const;
   std::size_t sums_bytes() const;  ///< size of a slot's sums
 
@@ -41,6 +43,10 @@ class ConvWeightsGradient {
   Index lanes_, panels_;
   Index rows_;   ///< input channels, times the taps that are contiguous with them in memory
   Triple taps_;  ///< the other taps
+  /// Whether rows are all taps and channels, wherever these are in memory: with few channels, the tiles of a single tap
+  /// would be nearly empty.
+  bool lists_rows_ = false;
+  bool packs_;  ///< diff_dst, unless a panel is the whole of it
   PositionBlocks blocks_;
 };
 

@@ -8,20 +8,14 @@ namespace keelson::kokkos {
 
 namespace {
 
-constexpr int tile_lanes = vector_width, least_tile_rows = 13, most_tile_rows = 24;
+/// Sums that fill the registers. The rows divide channels, 16 and more, with few empty rows.
+constexpr bool has_many_registers = vector_width == 16;
+constexpr int tile_lanes = has_many_registers ? vector_width : max_lanes;
+constexpr int least_tile_rows = has_many_registers ? 13 : 5, most_tile_rows = has_many_registers ? 24 : 6;
 
 /// Elements of src of one channel in a block: with two panels of as many vectors of diff_dst they fit into first-level
 /// caches of 48 KiB.
 constexpr Index most_positions = 176;
-
-bool dense_channels_last(const Volume& v) {
-  Index step = v.c;
-  for (int d = 2; d >= 0; --d) {
-    if (v.extent[d] > 1 && v.stride[d] != step) return false;
-    step *= v.extent[d];
-  }
-  return v.stride_c == 1 && (v.n == 1 || v.stride_n == step);
-}
 
 /// All elements of a channel as one line.
 Volume as_line(Volume v) {
@@ -246,8 +240,8 @@ struct WriteTallSums {
 }  // namespace
 
 bool TallWeightsGradient::suits(const ConvGeometry& g) {
-  return runs_on_host && vector_width == 16 && g.groups == 1 && g.ci >= 16 && g.co >= 16 && g.stride[2] <= 8 &&
-         dense_channels_last(g.src) && dense_channels_last(g.dst);
+  return runs_on_host && vector_width >= 8 && g.groups == 1 && g.ci >= 16 && g.co >= 16 && g.stride[2] <= 8 &&
+         is_dense_channels_last(g.src) && is_dense_channels_last(g.dst);
 }
 
 TallWeightsGradient::TallWeightsGradient(const ConvGeometry& g)

@@ -143,7 +143,9 @@ void with_function(EltwiseKind kind, const Use& use) {
 
 template <class F, int N>
 KOKKOS_INLINE_FUNCTION void apply(const EltwiseParams& p, float (&x)[N]) {
-  for (int i = 0; i < N; ++i) x[i] = F::value(p, x[i]);
+  const EltwiseParams params = p;  // which x cannot overwrite
+  KEELSON_KEEP_LOOP
+  for (int i = 0; i < N; ++i) x[i] = F::value(params, x[i]);
 }
 
 /// The function on the values of a register: the epilogue of convolution and dense.
