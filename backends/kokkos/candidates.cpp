@@ -33,9 +33,10 @@ Expected<Conv> make_direct(const ConvDesc& d, Verb) {
   return make(d);
 }
 
-Expected<Conv> make_windows(const ConvDesc& d, Verb) {
-  return runs_on_host ? make_few_channels_conv(d, [](const MatMulDesc& m) { return make(m); })
-                      : Expected<Conv>(std::string("for CPUs"));
+Expected<Conv> make_products(const ConvDesc& d, Verb v) {
+  if (!runs_on_host) return std::string("for CPUs");
+  const auto product = [](const MatMulDesc& m) { return make(m); };
+  return d.params.kernel.elements() == 1 ? make_pointwise_conv(d, v, product) : make_few_channels_conv(d, product);
 }
 
 Expected<Conv> make_row_winograd(const ConvDesc& d, Verb v) {
@@ -102,7 +103,7 @@ void add_candidates(OpFactory& factory) {
       {"winograd, tiles of 2", conv(Winograd<2>::conv), Winograd<2>::prefer_conv},
       {"winograd, along rows", conv(make_row_winograd)},
       {"fourier transforms", conv(make_fft)},
-      {"windows", conv(make_windows)},
+      {"matrix products", conv(make_products)},
       {"direct", conv(make_direct), prefer_outer_products},
   });
   const auto pooled = [](auto make) { return found_by<ConvMaxPoolForwardDesc>(make); };

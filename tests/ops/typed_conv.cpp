@@ -183,6 +183,21 @@ TEST_P(FewChannelsConvTest, MatchesOracle) {
   }
 }
 
+class PointwiseConvTest : public GemmConvTest {};
+
+TEST_P(PointwiseConvTest, MatchesOracle) {
+  const Types types{DType::f32, DType::f32};
+  const auto make = [&](Verb verb) {
+    return kokkos::make_pointwise_conv(describe(types), verb, [&](const ops::MatMulDesc& m) { return make_gemm(m); });
+  };
+  auto made = make(Verb::backward_weights);
+  const bool suits = c().params.groups == 1 && c().params.kernel.elements() == 1;
+  EXPECT_EQ(suits, made.primitive != nullptr) << made.unsupported_reason;
+  EXPECT_EQ(make(Verb::forward).primitive, nullptr);
+  EXPECT_EQ(make(Verb::backward_data).primitive, nullptr);
+  if (made.primitive) check_all(*made.primitive, types, "pointwise");
+}
+
 class LowConvTest : public TypedConvTest {};
 
 TEST_P(LowConvTest, MatchesOracle) {
@@ -197,6 +212,8 @@ TEST_P(LowConvTest, MatchesOracle) {
 
 INSTANTIATE_TEST_SUITE_P(LowConv, LowConvTest, ::testing::ValuesIn(on_every_context(conv_cases())), CaseName());
 INSTANTIATE_TEST_SUITE_P(FewChannelsConv, FewChannelsConvTest, ::testing::ValuesIn(on_all_backends(conv_cases())),
+                         CaseName());
+INSTANTIATE_TEST_SUITE_P(PointwiseConv, PointwiseConvTest, ::testing::ValuesIn(on_all_backends(conv_cases())),
                          CaseName());
 INSTANTIATE_TEST_SUITE_P(GemmConv, GemmConvTest, ::testing::ValuesIn(on_all_backends(conv_cases())), CaseName());
 

@@ -248,7 +248,8 @@ class GemmConv : public Conv {
   }
   std::string name(Verb v) const override {
     if (v == Verb::backward_data && taps_) return "taps of " + taps_->name();
-    return "windows of " + (v == Verb::forward ? forward_ : v == Verb::backward_data ? data_ : weights_).name();
+    const auto name = (v == Verb::forward ? forward_ : v == Verb::backward_data ? data_ : weights_).name();
+    return (src_.in_place() ? "" : "windows of ") + name;
   }
 
   Cost cost(Verb) const override {
@@ -364,16 +365,34 @@ Expected<Conv> make_gemm_conv(const ConvDesc& desc, const MakeMatMul& make_matmu
   return std::unique_ptr<Conv>(std::move(conv));
 }
 
-Expected<Conv> make_few_channels_conv(const ConvDesc& d, const MakeMatMul& make_matmul) {
-  constexpr Index most_values = 64;
-  constexpr std::size_t piece_bytes = std::size_t{16} << 20;
+namespace {
+
+constexpr std::size_t piece_of_candidate = std::size_t{16} << 20;
+
+/// Why there is no candidate; empty: nothing speaks against it so far.
+std::string unfit_candidate(const ConvDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
     if (t->dtype != DType::f32 || !t->layout.is_channels_last(t->shape))
       return fmt::format("{} is not f32 and channels-last", name);
+  return d.params.groups != 1 ? "several groups" : "";
+}
+
+}  // namespace
+
+Expected<Conv> make_few_channels_conv(const ConvDesc& d, const MakeMatMul& make_matmul) {
+  constexpr Index most_values = 64;
+  if (auto why = unfit_candidate(d); !why.empty()) return why;
   const Index taps = d.params.kernel.elements(), values = taps * d.src.shape[1];
-  if (d.params.groups != 1 || taps == 1) return std::string("several groups, or a kernel of one element");
+  if (taps == 1) return std::string("the kernel has one element");
   if (values > most_values) return fmt::format("a window has {} values, more than {}", values, most_values);
-  return make_gemm_conv(d, make_matmul, piece_bytes);
+  return make_gemm_conv(d, make_matmul, piece_of_candidate);
+}
+
+Expected<Conv> make_pointwise_conv(const ConvDesc& d, Verb verb, const MakeMatMul& make_matmul) {
+  if (auto why = unfit_candidate(d); !why.empty()) return why;
+  if (d.params.kernel.elements() != 1) return std::string("the kernel has several elements");
+  if (verb != Verb::backward_weights) return std::string("only for the gradient of the weights");
+  return make_gemm_conv(d, make_matmul, piece_of_candidate);
 }
 
 }  // namespace keelson::kokkos

@@ -23,4 +23,8 @@ ops::Expected<ops::Conv> make_gemm_conv(const ops::ConvDesc& d, const MakeMatMul
 /// here. Other kernels need many channels on both sides to fill vectors and registers.
 ops::Expected<ops::Conv> make_few_channels_conv(const ops::ConvDesc& d, const MakeMatMul& make_matmul);
 
+/// The same for kernels of one element, as a candidate for the gradient of the weights: a product of two matrices that
+/// are in memory, whose result needs no reorder. For the other verbs, oneDNN's kernels are faster.
+ops::Expected<ops::Conv> make_pointwise_conv(const ops::ConvDesc& d, ops::Verb verb, const MakeMatMul& make_matmul);
+
 }  // namespace keelson::kokkos
