@@ -30,8 +30,9 @@ class Replicas(UniversesCase):
         a, b = arrays(newest(folder)), arrays(newest(other))
         self.assertEqual(a.keys(), b.keys())
         for name, array in a.items():
-            # Biases begin with zeros and have hardly moved: they are as exact as gradients.
-            tolerance = 1e-2 if name.startswith("optimizer/") or name.endswith("/bias") else 1e-3
+            # Biases begin with zeros and have hardly moved: they are as exact as gradients, of which a max pooling that
+            # takes another of two nearly equal values may move conv1's by 1 %.
+            tolerance = 3e-2 if name.startswith("optimizer/") or name.endswith("/bias") else 1e-3
             self.assertLessEqual(numpy.abs(array - b[name]).max(), tolerance * numpy.abs(array).max(), name)
 
     @needs_h5py

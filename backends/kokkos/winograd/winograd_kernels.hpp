@@ -128,18 +128,20 @@ KOKKOS_FORCEINLINE_FUNCTION Index to_next_tile(const Volume& v, const Triple& ti
   return distance;
 }
 
-/// Writes V of one tile: point p of channel c at to[p * step + c]. The next tile is `next` behind the tile.
+/// Writes V of one tile: vector i of the channels of point p at to[p * step + i * vector_step]. The next tile is `next`
+/// behind the tile.
 template <class Tile, class Vec>
 KOKKOS_FORCEINLINE_FUNCTION void transform_input(const TileSource& s, Index n, const Index (&begin)[3], Index channels,
-                                                 Index next, float* to, Index step) {
+                                                 Index next, float* to, Index step,
+                                                 Index vector_step = sizeof(Vec) / sizeof(float)) {
   constexpr Index width = sizeof(Vec) / sizeof(float);
   constexpr auto& extent = Tile::points_of;
   const TilePart part{
       n, {begin[0], begin[1], begin[2]}, {extent[0], extent[1], extent[2]}, {Tile::step[0], Tile::step[1]}};
-  for (Index c = 0; c < channels; c += width)
+  for (Index c = 0; c < channels; c += width, to += vector_step)
     with_lines<Tile::points, extent[2], Vec>(
         s, part, c, c + width < channels ? width : next - c, [&](const auto& get_line) {
-          Tile::template data<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * step + c); });
+          Tile::template data<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * step); });
         });
 }
 

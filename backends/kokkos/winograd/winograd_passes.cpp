@@ -231,12 +231,13 @@ class WeightsPass final : public WinogradWeightsPass {
 
   Parts take(MemoryParts& parts) const {
     constexpr Index gap = 16;
-    const auto tiles = [&](Index channels) {
-      TransformedTiles t{nullptr, block_ * channels + gap, channels};
+    const auto tiles = [&](Index channels, Index lanes) {
+      const Index of_panel = block_ * lanes, padded = ceil_div(channels, lanes) * of_panel;
+      TransformedTiles t{nullptr, padded + gap, channels, lanes, of_panel};
       t.data = parts.take<float>(workers_ * SlotsOfWeights<Tile, max_lanes>::floats_of(t));
       return t;
     };
-    const TransformedTiles v = tiles(channels_), d = tiles(filters_);
+    const TransformedTiles v = tiles(channels_, vector_width), d = tiles(filters_, lanes());
     float* const sums = parts.take<float>(workers_ * sums_floats());
     return {v, d, sums, slots_ > 1 ? parts.take<float>(slots_ * weights_floats_) : nullptr};
   }

@@ -9,10 +9,15 @@
 /// sum depends on the number of threads.
 namespace keelson::kokkos {
 
-/// The transformed tiles of a block: point p of tile t and channel c is at p * step + t * channels + c.
+/// The transformed tiles of a block: (point, panel of channels, tile, channel of the panel). Panels keep what a kernel
+/// reads together: channels-last tiles, a power of 2 apart, would share a few sets of the first cache level.
 struct TransformedTiles {
   float* data;
-  Index step, channels;
+  Index step, channels;     ///< step: from point to point
+  Index lanes, panel_step;  ///< of a panel
+
+  /// Of channel c of the first tile.
+  KOKKOS_FUNCTION Index offset(Index c) const { return c / lanes * panel_step + c % lanes; }
 };
 
 /// Writes V or D of some tiles of a block. One work item per run of tiles.
@@ -36,11 +41,11 @@ struct TransformTiles {
         begin[i] = results.begin[i] - grid.pad[i];
       }
       transform_input<Tile, Vec>(source, position.n, begin, v.channels,
-                                 to_next_tile<Tile>(source.volume, grid.tiles, first + t), v.data + t * v.channels,
-                                 v.step);
+                                 to_next_tile<Tile>(source.volume, grid.tiles, first + t), v.data + t * v.lanes, v.step,
+                                 v.panel_step);
       const Index next = to_next_tile<Tile>(gradient.volume, grid.tiles, first + t);
       for (Index c = 0; c < d.channels; c += vector_width) {
-        float* const to = d.data + t * d.channels + c;
+        float* const to = d.data + t * d.lanes + d.offset(c);
         with_lines<Tile::points, Tile::results[2], Vec>(
             gradient, results, c, c + vector_width < d.channels ? vector_width : next - c, [&](const auto& get_line) {
               Tile::template diff<Vec>(get_line, [&](int p, const Vec& value) { store(value, to + p * d.step); });
@@ -63,18 +68,18 @@ struct MultiplyTiles {
   KOKKOS_FUNCTION void operator()(Index item) const {
     const Index p = item / panels, panel = item % panels;
     const float* const a = v.data + p * v.step;
-    const float* const b = d.data + p * d.step + panel * lanes;
+    const float* const b = d.data + p * d.step + panel * d.panel_step;
     float* const to = sums + item * v.channels * lanes;
-    Index row[tile_rows];
-    for (int r = 0; r < tile_rows; ++r) row[r] = r;
     for (Index c = 0; c < v.channels; c += tile_rows) {
       const Index valid = v.channels - c < tile_rows ? v.channels - c : tile_rows;
+      Index row[tile_rows];
+      for (int r = 0; r < tile_rows; ++r) row[r] = v.offset(c + (r < valid ? r : valid - 1));
       for (Index begin = 0; begin < count; begin += tiles_at_once) {
         const float zero[lanes] = {};
         Lanes<lanes> acc[tile_rows];
         KEELSON_UNROLL
         for (int r = 0; r < tile_rows; ++r) acc[r].load(zero);
-        multiply(acc, a + begin * v.channels + c, row, v.channels, b + begin * d.channels, d.channels,
+        multiply(acc, a + begin * v.lanes, row, v.lanes, b + begin * lanes, Index{lanes},
                  count - begin < tiles_at_once ? count - begin : tiles_at_once);
         for (int r = 0; r < valid; ++r) {
           Lanes<lanes> before;
