@@ -64,6 +64,18 @@ void store(const fs::path& file, const std::string& key, const MachinePeaks& pea
   }
 }
 
+DevicePeaks larger(const DevicePeaks& a, const DevicePeaks& b) {
+  return {std::max(a.flops_per_second, b.flops_per_second), std::max(a.copy_bytes_per_second, b.copy_bytes_per_second)};
+}
+
+/// "128.4 GFLOP/s (96.5 to 180.2)"
+std::string with_range(const PeaksInRun& peaks, double DevicePeaks::* value, const char* unit) {
+  double least = peaks.largest().*value;
+  for (const auto& s : peaks.samples) least = std::min(least, s.*value);
+  return fmt::format("{:.1f} {} ({:.1f} to {:.1f})", peaks.mean().*value * 1e-9, unit, least * 1e-9,
+                     peaks.largest().*value * 1e-9);
+}
+
 }  // namespace
 
 fs::path peaks_file() {
@@ -83,13 +95,47 @@ MachinePeaks machine_peaks(Context& context, const app::Launch& launch, bool rem
   if (!recent) {
     world.barrier();
     const auto found = context.device().measure_peaks();
-    peaks = {{std::max(peaks.flops_per_second, found.flops_per_second),
-              std::max(peaks.copy_bytes_per_second, found.copy_bytes_per_second)},
-             now};
+    peaks = {larger(peaks, found), now};
     if (world.rank() == 0 && !file.empty()) store(file, key, peaks);
   }
   world.broadcast(&peaks, sizeof peaks, 0);
   return peaks;
+}
+
+void PeaksInRun::measure(Context& context, Communicator& world) {
+  world.barrier();
+  DevicePeaks found = context.device().measure_peaks();
+  world.broadcast(&found, sizeof found, 0);
+  samples.push_back(found);
+}
+
+DevicePeaks PeaksInRun::mean() const {
+  const auto count = static_cast<double>(samples.size());
+  DevicePeaks sum;
+  for (const auto& s : samples) {
+    sum.flops_per_second += s.flops_per_second / count;
+    sum.copy_bytes_per_second += s.copy_bytes_per_second / count;
+  }
+  return sum;
+}
+
+DevicePeaks PeaksInRun::largest() const {
+  DevicePeaks all;
+  for (const auto& s : samples) all = larger(all, s);
+  return all;
+}
+
+void raise(MachinePeaks& peaks, const PeaksInRun& found, Context& context, const app::Launch& launch) {
+  const DevicePeaks raised = larger(peaks, found.largest());
+  if (raised.flops_per_second <= peaks.flops_per_second && raised.copy_bytes_per_second <= peaks.copy_bytes_per_second)
+    return;
+  peaks = {raised, std::time(nullptr)};
+  if (const auto file = peaks_file(); !file.empty()) store(file, key_of(context, launch), peaks);
+}
+
+std::string describe(const PeaksInRun& p) {
+  return with_range(p, &DevicePeaks::flops_per_second, "GFLOP/s") + ", " +
+         with_range(p, &DevicePeaks::copy_bytes_per_second, "GB/s");
 }
 
 std::string describe(const MachinePeaks& p) {

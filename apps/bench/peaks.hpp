@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <vector>
 
 #include "apps/common/app.hpp"
 #include "apps/common/subcommand.hpp"
@@ -23,11 +24,28 @@ struct MachinePeaks : DevicePeaks {
 /// means measuring again. The same values on all ranks (rank 0's). Collective.
 MachinePeaks machine_peaks(Context& context, const app::Launch& launch, bool remeasure);
 
+/// The device's peaks at several times of a run. Where other programs or virtual machines have a part of the processor,
+/// its speed changes within seconds.
+struct PeaksInRun {
+  std::vector<DevicePeaks> samples;
+
+  /// Measures all ranks' devices at once and adds rank 0's values. Collective.
+  void measure(Context& context, Communicator& world);
+  DevicePeaks mean() const;
+  DevicePeaks largest() const;  ///< of each of the two values
+};
+
+/// Raises `peaks` to what was found in the run, here and in the cache file. On rank 0.
+void raise(MachinePeaks& peaks, const PeaksInRun& found, Context& context, const app::Launch& launch);
+
 /// peaks.json in cache_folder(); empty without that.
 std::filesystem::path peaks_file();
 
 /// "268.1 GFLOP/s (f32 multiply-adds in registers), 31.2 GB/s (copy, read + written); measured 3 hours ago".
 std::string describe(const MachinePeaks& peaks);
+
+/// "128.4 GFLOP/s (96.5 to 180.2), 13.1 GB/s (11.0 to 16.1)": means, least and most.
+std::string describe(const PeaksInRun& peaks);
 
 /// {"flops_per_second": ..., "copy_bytes_per_second": ..., "measured": ...}
 nlohmann::json peaks_json(const MachinePeaks& peaks);

@@ -98,10 +98,8 @@ std::string table(const RooflineInput& in, std::vector<PlanRow> rows, bool arith
 }
 
 std::string tiles(const RooflineInput& in) {
-  double gflop = 0, at_peak = 0;
-  for (const auto& r : in.rows)
-    gflop += r.gflop / static_cast<double>(r.period),
-        at_peak += std::min(r.share(in.peaks), 1.0) * r.milliseconds_per_step();
+  double gflop = 0;
+  for (const auto& r : in.rows) gflop += r.gflop / static_cast<double>(r.period);
   std::string out = "<div class='tiles'>";
   const auto tile = [&](const std::string& value, const std::string& label) {
     out += fmt::format("<div class='tile'><b>{}</b><span>{}</span></div>", value, label);
@@ -109,7 +107,7 @@ std::string tiles(const RooflineInput& in) {
   tile(fmt::format("{:.4g} ms", in.seconds_per_step * 1e3), fmt::format("a {}, median", in.what));
   tile(fmt::format("{:.3g}", in.samples_per_second), "samples per second, all ranks");
   tile(fmt::format("{:.4g}", gflop / in.seconds_per_step), fmt::format("GFLOP/s per rank, whole {}", in.what));
-  tile(fmt::format("{:.1f} %", total_ms(in) > 0 ? 100 * at_peak / total_ms(in) : 0),
+  tile(fmt::format("{:.1f} %", total_ms(in) > 0 ? 100 * least_milliseconds(in.rows, in.peaks) / total_ms(in) : 0),
        "of the machine's peak, all calls");
   tile(fmt::format("{:.4g} GFLOP/s", in.peaks.flops_per_second * 1e-9), "measured peak, f32 multiply-adds");
   tile(fmt::format("{:.3g} GB/s", in.peaks.copy_bytes_per_second * 1e-9), "measured copy, read + written");

@@ -62,10 +62,15 @@ struct StepTimes {
   std::optional<Timing> without;  ///< the same for steps without the option
   double least_waiting = 0,
          most_waiting = 0;  ///< seconds of a step that a rank waits for others; least and most over ranks
+  PeaksInRun peaks;         ///< between the steps; none if calls are not timed
 };
 
+/// Whether the machine is measured before step i of `steps`: at most 8 times, in equal distances.
+bool measures_before(int i, int steps) { return i % ((steps + 7) / 8) == 0; }
+
 StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<Without>& without, Communicator& world,
-                  Device& device) {
+                  Context& context) {
+  Device& device = context.device();
   auto step_params = first_step(executor);
   const auto time = [&](bool with, int count) {
     if (without && without->set_option) without->set_option(with);
@@ -82,17 +87,24 @@ StepTimes measure(const StepOptions& o, Executor& executor, const std::optional<
   std::vector<double> seconds, seconds_without;
   executor.take_exchange_seconds();
   double waited = 0;
+  PeaksInRun peaks;
   for (int i = 0; i < o.steps; ++i) {
+    if (o.profile() && measures_before(i, o.steps)) {
+      peaks.measure(context, world);
+      time(true, together);  // the measurement left none of the step's data in the caches
+      executor.take_exchange_seconds();
+    }
     seconds.push_back(time(true, together));
     waited += executor.take_exchange_seconds();
     if (without) seconds_without.push_back(time(false, together));
     executor.take_exchange_seconds();
   }
+  if (o.profile()) peaks.measure(context, world);
   double least = waited / (o.steps * together), most = least;
   world.allreduce(&least, 1, Reduction::min);
   world.allreduce(&most, 1, Reduction::max);
   const auto other = without ? std::optional(summarize(std::move(seconds_without))) : std::nullopt;
-  return {summarize(std::move(seconds)), other, least, most};
+  return {summarize(std::move(seconds)), other, least, most, std::move(peaks)};
 }
 
 /// The results of one run of the subcommand, on rank 0.
@@ -120,6 +132,12 @@ struct StepResult {
   double gflop_per_second() const { return gflop / seconds.median; }
   /// The time of a step, divided by the time of a step without the option. Only if the latter was timed.
   double cost() const { return seconds.median / times.without->median; }
+  /// The calls' least time at these peaks, divided by the time that the calls took.
+  double share_of(const DevicePeaks& reached) const {
+    double milliseconds = 0;
+    for (const auto& row : executor.rows()) milliseconds += row.milliseconds_per_step();
+    return least_milliseconds(executor.rows(), reached) / milliseconds;
+  }
   std::string title() const {
     const bool alone = grid.extent(ProcessGrid::Axis::data) == grid.extent(Distribution::all_terms);
     return fmt::format("{}, batch {} a {}, {}{}", net.title, batch(), alone ? "rank" : "replica of " + grid.describe(),
@@ -158,7 +176,11 @@ nlohmann::json json_of(const StepResult& r) {
   if (r.net.size.size() > 1) j["size"] = r.net.size;
   if (r.net.unit != "sample") j[r.net.unit + "s_per_second"] = r.units_per_second();
   if (!o.profile()) return j;
+  const DevicePeaks between = r.times.peaks.mean();
   j["peaks"] = peaks_json(r.peaks);
+  j["between_steps"] = {{"flops_per_second", between.flops_per_second},
+                        {"copy_bytes_per_second", between.copy_bytes_per_second},
+                        {"share_of_peak", r.share_of(between)}};
   j["rows"] = nlohmann::json::array();
   for (const auto& row : r.executor.rows()) j["rows"].push_back(row_json(row, r.peaks));
   return j;
@@ -172,6 +194,8 @@ void print_text(const StepResult& r) {
     std::fflush(stdout);
     r.executor.print(std::cout, &r.peaks);
     std::cout.flush();
+    fmt::print("between the steps the machine reached {}: {:.1f} % at the means\n", describe(r.times.peaks),
+               100 * r.share_of(r.times.peaks.mean()));
   }
   fmt::print("{}, {}; {}\n", r.title(), r.launch.machine, r.device);
   fmt::print("median {:.1f} ms a {} ({:.1f} to {:.1f} over {} {}, mean {:.1f}), {:.{}f} {}s/s, {:.1f} GFLOP/s\n",
@@ -304,8 +328,9 @@ ExitCode run_step(const StepOptions& o, app::Launch& launch) {
     without.emplace("progress by a thread", executor,
                     [&](bool with) { session.ranks->progress().use_thread(with, launch.placement.cpus); });
   }
-  const StepTimes times = measure(o, executor, without, launch.world, context->device());
+  const StepTimes times = measure(o, executor, without, launch.world, *context);
   app::end_trace(o.trace, trace.get(), launch.world, o.json ? nullptr : stdout);
+  if (o.profile() && launch.world.rank() == 0) raise(peaks, times.peaks, *context, launch);
   double gflop = gflop_of_step(executor);
   launch.world.allreduce(&gflop, 1, Reduction::sum);
   if (launch.world.rank() == 0)

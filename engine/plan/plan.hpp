@@ -138,6 +138,10 @@ struct PlanRow {
   }
 };
 
+/// Milliseconds of a step that measured calls would take at these peaks. A call that was faster than its peak, because
+/// its data came from a cache, counts with the time that it took.
+double least_milliseconds(const std::vector<PlanRow>& rows, const DevicePeaks& peaks);
+
 /// A graph compiled for a context, a batch size and a mode: a flat list of calls over buffers that have their places in
 /// memory. Compilation takes well under a second, and some seconds more if algorithms of convolutions must be timed
 /// (Device::autotuner()). A plan does not change; an Executor runs the plan. The context must

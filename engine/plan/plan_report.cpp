@@ -103,6 +103,12 @@ std::vector<Exchanged> exchanged_in(const CompiledGraph& compiled) {
   return all;
 }
 
+double least_milliseconds(const std::vector<PlanRow>& rows, const DevicePeaks& peaks) {
+  double sum = 0;
+  for (const PlanRow& r : rows) sum += std::min(r.share(peaks), 1.0) * r.milliseconds_per_step();
+  return sum;
+}
+
 std::string PlanRow::op_with_period() const { return period == 1 ? op : fmt::format("{}, every {} steps", op, period); }
 
 std::string op_name(const Call& call) {
@@ -225,7 +231,6 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
   };
   line({"phase", "node", "op", "backend", "kernel", "layout"}, {"GFLOP", "MB", "error", "ms", "GFLOP/s", "of peak"});
   PlanRow total;
-  double at_peak = 0;  // milliseconds at the machine's peaks; a call faster than its peak does not count for others
   for (const PlanRow& r : rows) {
     const bool timed = r.milliseconds > 0;
     const double share = peaks ? r.share(*peaks) : 0;
@@ -236,7 +241,6 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
     total.gflop += r.gflop / period;
     total.megabytes += r.megabytes / period;
     total.milliseconds += r.milliseconds_per_step();
-    at_peak += std::min(share, 1.0) * r.milliseconds_per_step();
   }
   const bool training = plan.options().training;
   out << fmt::format(
@@ -245,7 +249,7 @@ void print_plan(std::ostream& out, const Plan& plan, const CompiledGraph& compil
                              : "",
       training ? "step" : "forward pass", plan.reorders().size(),
       training ? fmt::format(", {} gradient buckets", compiled.buckets) : "");
-  if (at_peak > 0)
+  if (const double at_peak = peaks ? least_milliseconds(rows, *peaks) : 0; at_peak > 0)
     out << fmt::format("at the machine's peaks these calls would take {:.2f} ms: {:.1f} % of the time spent in them\n",
                        at_peak, 100 * at_peak / total.milliseconds);
   out << fmt::format("arena {:.1f} MiB (lower bound {:.1f}), parameters {:.1f} MiB\n", plan.arena_bytes() / mebi,
