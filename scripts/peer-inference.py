@@ -140,6 +140,27 @@ def product(a, x, w, b=None):
     return functional.linear(x, w, b)
 
 
+def in_order_of_torch(gates):
+    """Rows of ONNX's gates (input, output, forget, cell) in PyTorch's order (input, forget, cell, output)."""
+    i, o, f, c = numpy.split(gates, 4)
+    return numpy.concatenate([i, f, c, o])
+
+
+def lstm_weights(w, r, b):
+    """Arrays of an LSTM node of one direction as torch.lstm wants them; biases of the input, then of the recurrence."""
+    if len(w) != 1:
+        raise NotImplementedError("LSTM of two directions")
+    of_input, recurrent = numpy.split(b[0], 2)
+    return in_order_of_torch(w[0]), in_order_of_torch(r[0]), numpy.stack([in_order_of_torch(of_input), in_order_of_torch(recurrent)])
+
+
+def lstm(a, x, w, r, b, lengths, h, c):
+    if lengths is not None or a.get("layout", 0) != 0:
+        raise NotImplementedError("LSTM with lengths of sequences, or with the batch first")
+    y, h, c = torch.lstm(x, (h, c), [w, r, b[0], b[1]], True, 1, 0.0, False, False, False)
+    return y.unsqueeze(1), h, c
+
+
 OPERATORS = {
     "Add": lambda a, x, y: x + y,
     "AveragePool": lambda a, x: pooling("average", a, x),
@@ -148,8 +169,10 @@ OPERATORS = {
     "Concat": concatenation,
     "Conv": convolution,
     "ConvTranspose": transposed_convolution,
+    "Gather": lambda a, table, rows: functional.embedding(rows, table),
     "Gemm": product,
     "Identity": lambda a, x: x,
+    "LSTM": lstm,
     "LeakyRelu": lambda a, x: functional.leaky_relu(x, a["alpha"]),
     "MaxPool": lambda a, x: pooling("max", a, x),
     "Mul": lambda a, x, y: x * y,
@@ -157,6 +180,7 @@ OPERATORS = {
     "Reshape": lambda a, x, shape: x.reshape(shape),
     "Resize": lambda a, x, roi, scales, size: functional.interpolate(x, size=size[-(x.dim() - 2):], mode="bilinear"),
     "Shape": lambda a, x: list(x.shape[a["start"]:a["end"]]),
+    "Split": lambda a, x: torch.split(x, x.shape[a["axis"]] // 2, a["axis"]),
     "Tanh": lambda a, x: torch.tanh(x),
     "Transpose": lambda a, x: x.permute(a["perm"]),
 }
@@ -165,11 +189,19 @@ OPERATORS = {
 def make_torch_network(model):
     """A torch.nn.Module that computes the model's graph; whole numbers are lists, from which shapes are made."""
     nodes = [(OPERATORS.get(n.op_type), {a.name: onnx.helper.get_attribute_value(a)
-                                         for a in n.attribute}, list(n.input), n.output[0]) for n in model.graph.node]
+                                         for a in n.attribute}, list(n.input), list(n.output)) for n in model.graph.node]
     missing = {n.op_type for n in model.graph.node} - set(OPERATORS)
     if missing:
         raise NotImplementedError(f"operators {', '.join(sorted(missing))}")
     arrays = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    for n in model.graph.node:
+        if n.op_type == "Gather" and any(a.name == "axis" and a.i != 0 for a in n.attribute):
+            raise NotImplementedError("Gather along another axis than the first")
+        if n.op_type == "Split" and len(n.output) != 2:
+            raise NotImplementedError("Split into more than two parts")
+        if n.op_type == "LSTM":
+            names = n.input[1:4]
+            arrays.update(zip(names, lstm_weights(*(arrays[name] for name in names))))
 
     class Network(torch.nn.Module):
         def __init__(self):
@@ -182,11 +214,12 @@ def make_torch_network(model):
                     self.places[name] = f"value{i}"
                     self.register_parameter(f"value{i}", torch.nn.Parameter(torch.tensor(array), requires_grad=False))
 
-        def forward(self, x):
+        def forward(self, *inputs):
             values = {**self.constants, **{name: getattr(self, place) for name, place in self.places.items()}}
-            values[model.graph.input[0].name] = x
-            for run, attributes, sources, result in nodes:
-                values[result] = run(attributes, *(values[s] for s in sources))
+            values.update(zip((i.name for i in model.graph.input), inputs))
+            for run, attributes, sources, results in nodes:
+                found = run(attributes, *(values[s] for s in sources))
+                values.update(zip(results, found if len(results) > 1 else [found]))
             return values[model.graph.output[0].name]
 
     return Network().eval()
@@ -195,17 +228,17 @@ def make_torch_network(model):
 def torch_settings(model, inputs, o):
     """Calls that prepare the network in one setting and return a call that runs it."""
     torch.set_num_threads(o.threads)
-    if len(inputs) != 1:
-        raise NotImplementedError("several inputs")
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    make_torch_network(model)
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d} if len(inputs) == 1 else {}
 
     def prepare(channels_last, way):
-        network, x = make_torch_network(model), torch.from_numpy(next(iter(inputs.values())))
+        network, values = make_torch_network(model), [torch.from_numpy(x) for x in inputs.values()]
         if channels_last:
+            x = values[0]
             for parameter in network.parameters():
                 if parameter.dim() == x.dim():
                     parameter.data = parameter.data.contiguous(memory_format=formats[x.dim()])
-            x = x.contiguous(memory_format=formats[x.dim()])
+            values = [x.contiguous(memory_format=formats[x.dim()])]
         autocast = torch.autocast("cpu", torch.bfloat16, enabled=o.precision == "bf16", cache_enabled=way == "eager")
         with torch.no_grad(), autocast:  # both variants below put weights into the layout that kernels prefer
             if way == "compiled":
@@ -213,11 +246,11 @@ def torch_settings(model, inputs, o):
                 config.freezing = True
                 network = torch.compile(network)
             if way == "frozen":
-                network = torch.jit.optimize_for_inference(torch.jit.trace(network, x, check_trace=False))
+                network = torch.jit.optimize_for_inference(torch.jit.trace(network, tuple(values), check_trace=False))
 
         def run():
             with torch.inference_mode(way == "eager"), torch.no_grad(), autocast:
-                return network(x).float().numpy()
+                return network(*values).float().numpy()
 
         return run
 
@@ -274,7 +307,12 @@ def main():
     if onnxruntime and o.peer != "torch" and o.precision == "fp32":
         results.append(time_peer(f"onnxruntime {onnxruntime.__version__}", onnxruntime_settings(o.file, inputs, o), o))
     if torch and o.peer != "onnxruntime":
-        results.append(time_peer(f"PyTorch {torch.__version__}, {o.precision}", torch_settings(model, inputs, o), o))
+        try:
+            settings = torch_settings(model, inputs, o)
+        except NotImplementedError as e:
+            print(f"PyTorch is not timed: this script has not built {e}", flush=True)
+        else:
+            results.append(time_peer(f"PyTorch {torch.__version__}, {o.precision}", settings, o))
     if not results:
         sys.exit("nothing to time: onnxruntime and PyTorch are not installed, or --peer names one that is not")
     if len(results) == 2:
