@@ -21,10 +21,11 @@ using namespace ops;
 template <class Desc>
 using Request = CandidateRequest<Desc>;
 
-/// The reason why src or dst is not channels-last; empty: both are.
+/// The reason why src or dst is not channels-last; empty: both are. src may have gaps between its rows of channels.
 std::string not_channels_last(const ConvDesc& d) {
   for (const auto& [name, t] : {std::pair{"src", &d.src}, {"dst", &d.dst}})
-    if (!t->layout.is_channels_last(t->shape)) return fmt::format("{} is not channels-last", name);
+    if (!(t == &d.src ? t->layout.without_gaps(t->shape) : t->layout).is_channels_last(t->shape))
+      return fmt::format("{} is not channels-last", name);
   return "";
 }
 

@@ -196,7 +196,7 @@ const TensorDesc* Call::find(Role role) const {
 
 ops::Cost Call::cost() const {
   ops::Cost c{flops_, 0};
-  for (const auto& o : operands_) c.bytes += static_cast<double>(o.tensor.bytes());
+  for (const auto& o : operands_) c.bytes += static_cast<double>(o.tensor.used_bytes());
   return c;
 }
 

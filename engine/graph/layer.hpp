@@ -193,6 +193,9 @@ class Layer {
   virtual std::optional<WholeNumbers> whole_numbers(std::span<const ValueShape> /*srcs*/) const { return {}; }
   /// Whether the result has the dtype of the sources (element-wise work, pooling, regrouping).
   virtual bool keeps_type() const { return false; }
+  /// Whether plan() reads source 0 as it is if its rows have gaps, because the source is a part of a larger value: the
+  /// beginning of a concatenation's result (NodeBuilder::has_gaps()).
+  virtual bool reads_gaps() const { return false; }
   /// The rules by which the layer that reads this layer's result can be fused into this layer. The first rule that
   /// applies is used.
   virtual std::span<const FusionRule> fusion_rules() const { return {}; }

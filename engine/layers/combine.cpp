@@ -1,5 +1,7 @@
 #include "engine/ops/combine.hpp"
 
+#include <algorithm>
+
 #include "engine/layers/layers.hpp"
 #include "engine/onnx/builder.hpp"
 #include "engine/plan/node_builder.hpp"
@@ -161,18 +163,69 @@ class ConcatLayer : public Layer {
     }
   }
 
+  /// The node that appends channels to the result of node n, if all other readers take the result with gaps; else -1.
+  static int next_of_chain(const ForwardBuilder& p, int n) {
+    int next = -1;
+    for (const int reader : p.readers(n)) {
+      const Graph::Node& node = p.node_of(reader);
+      const auto* const concat = dynamic_cast<const ConcatLayer*>(node.layer.get());
+      const bool appends = concat && concat->axis_ == 1 && node.srcs[0] == n && next < 0 &&
+                           std::count(node.srcs.begin(), node.srcs.end(), n) == 1;
+      if (appends)
+        next = reader;
+      else if (!node.layer || !node.layer->reads_gaps())
+        return -1;
+    }
+    return p.wants_f32_of(n) || (next >= 0 && p.wants_f32_of(next)) ? -1 : next;
+  }
+
+  /// The buffer of the last of the concatenations that each append channels to the one before, if this is the first:
+  /// their results are its beginnings, so that no channel is copied twice (Pleiss et al. 2017, arXiv 1707.06990).
+  /// no_buffer if nothing is appended to this result.
+  BufferId begin_chain(ForwardBuilder& p, const ops::ConcatDesc& d) const {
+    if (axis_ != 1 || !p.places_results() || !d.dst.layout.is_channels_last(d.dst.shape)) return no_buffer;
+    std::vector<int> chain;
+    for (int n = next_of_chain(p, p.number()); n >= 0; n = next_of_chain(p, n)) chain.push_back(n);
+    if (chain.empty()) return no_buffer;
+    const Shape shape = p.node_of(chain.back()).shape.at_batch(p.batch());
+    const BufferId whole = p.new_buffer("chain", {shape, d.dst.dtype, Layout::channels_last(shape)});
+    for (const int n : chain) p.place_result(n, whole);
+    return whole;
+  }
+
+  /// The first channels of `whole` become the result. Sources that do not lie there are copied.
+  static void plan_inside(ForwardBuilder& p, const ops::ConcatDesc& d, BufferId whole) {
+    const Shape strides = p.desc(whole).layout.strides();
+    const auto channels_from = [&](std::int64_t first, const Shape& shape) {
+      return p.view(whole, {shape, d.dst.dtype, Layout::strided(shape, strides)},
+                    static_cast<std::size_t>(first) * size_of(d.dst.dtype));
+    };
+    std::int64_t at = 0;
+    for (int i = 0; i < static_cast<int>(d.srcs.size()); ++i) {
+      const Shape& shape = d.srcs[static_cast<std::size_t>(i)].shape;
+      if (!p.shares_memory(p.src_buffer(i), whole)) {
+        const BufferId src = p.src_in(i, d.srcs[static_cast<std::size_t>(i)].layout), dst = channels_from(at, shape);
+        p.forward(p.make(ops::ReorderDesc{p.desc(src), p.desc(dst)}), {.src = src, .dst = dst});
+      }
+      at += shape[1];
+    }
+    p.set_dst(at == p.desc(whole).shape[1] ? whole : channels_from(0, d.dst.shape));
+  }
+
   BackwardFn plan(ForwardBuilder& p) const override {
     const auto count = static_cast<int>(p.node().srcs.size());
     // All values get the same order, so that copies read and write memory in sequence.
-    const auto like = [last = p.strided_src(0).is_channels_last(p.src(0).shape)](const Shape& s) {
-      return last ? Layout::channels_last(s) : Layout::plain(s);
-    };
+    const auto like = [last = p.place() != no_buffer || p.strided_src(0).is_channels_last(p.src(0).shape)](
+                          const Shape& s) { return last ? Layout::channels_last(s) : Layout::plain(s); };
     ops::ConcatDesc d{{}, axis_, p.dst_request(p.type()).with(like(p.dst_shape()))};
-    std::vector<BufferId> srcs;
-    for (int i = 0; i < count; ++i) {
-      d.srcs.push_back({p.src(i).shape, p.type(), like(p.src(i).shape)});
-      srcs.push_back(p.src_in(i, d.srcs[i].layout));
+    for (int i = 0; i < count; ++i) d.srcs.push_back({p.src(i).shape, p.type(), like(p.src(i).shape)});
+    const BufferId whole = p.place() != no_buffer ? p.place() : begin_chain(p, d);
+    if (whole != no_buffer) {
+      plan_inside(p, d, whole);
+      return [d](BackwardBuilder& b) { pass_slices_on(b, d); };
     }
+    std::vector<BufferId> srcs;
+    for (int i = 0; i < count; ++i) srcs.push_back(p.src_in(i, d.srcs[i].layout));
     std::shared_ptr<ops::Concat> concat = p.make(d);
     p.forward(concat, {.srcs = srcs, .dst = p.new_dst(d.dst.layout, d.dst.dtype)});
     return [d](BackwardBuilder& b) { pass_slices_on(b, d); };

@@ -110,6 +110,8 @@ class ConvLayer : public Layer {
     return part;
   }
 
+  bool reads_gaps() const override { return !pool_; }
+
   std::span<const FusionRule> fusion_rules() const override {
     static const FusionRule rules[] = {fusion_rule(&ConvLayer::with_activation),
                                        fusion_rule(&ConvLayer::with_batch_norm),

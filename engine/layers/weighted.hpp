@@ -71,11 +71,29 @@ void bias_gradient(BackwardBuilder& b, BufferId diff);
 /// A forward call and its operands.
 template <class Op>
 struct WeightedForward {
-  std::shared_ptr<Op> op;  ///< primitive
-  DType type, result;      ///< type: dtype of src, weights and diff_dst; result: dtype of dst and diff_src
+  std::shared_ptr<Op> op;         ///< primitive
+  std::shared_ptr<Op> with_gaps;  ///< the same for a source with gaps (make_with_gaps()), or null
+  DType type, result;             ///< type: dtype of src, weights and diff_dst; result: dtype of dst and diff_src
   /// The node's source, the source as the primitive reads it, and the result.
   BufferId src, x, y;
 };
+
+/// A convolution that reads source 0 as it is, a part of a larger value. Null if the source has no gaps, or if other
+/// kernels than those of `op` would read it: then a copy for the faster ones takes less time.
+template <class Op, class F>
+std::shared_ptr<Op> make_with_gaps(ForwardBuilder& p, const Op& op, F describe) {
+  if constexpr (std::is_same_v<Op, ops::Conv>) {
+    if (!p.has_gaps(p.src_buffer(0)) || p.src(0).dtype != DType::f32) return nullptr;
+    std::shared_ptr<Op> made = p.try_make_with_weights("weights", [&](const TensorDesc& weights) {
+      ops::ConvDesc d = describe(p.src(0), weights, DType::f32);
+      d.diff_src = false;  // the gradient of the source has no gaps, so `op` makes it
+      return d;
+    });
+    const auto alike = [&](ops::Verb v) { return made->name(v) == op.name(v); };
+    if (made && alike(ops::Verb::forward) && (!p.training() || alike(ops::Verb::backward_weights))) return made;
+  }
+  return nullptr;
+}
 
 /// Emits the forward call. `describe(src, weights, dst's dtype)` returns the op's description for these operands. The
 /// result is a new buffer of the shape of `result`. Asks the backends in this order: for 16-bit operands and result (if
@@ -97,12 +115,14 @@ auto forward_weighted(ForwardBuilder& p, const WeightedParameters& of, const Ten
     made = p.make_with_weights("weights", [&](const TensorDesc& weights) { return describe(x, weights, y_type); });
   }
   using Op = typename decltype(made)::element_type;
-  const std::shared_ptr<Op> op = std::move(made);
+  const std::shared_ptr<Op> whole = std::move(made);
+  const std::shared_ptr<Op> with_gaps = type == DType::f32 ? make_with_gaps(p, *whole, describe) : nullptr;
+  const std::shared_ptr<Op>& op = with_gaps ? with_gaps : whole;
   const BufferId x = p.converted(p.src_buffer(0), op->layout(forward, src), type);
   const auto [w, b] = weights_and_bias(p, of, op->layout(forward, weights), type);
   const BufferId y = p.new_buffer("dst", {result.shape, y_type, op->layout(forward, dst)});
   p.forward(op, {.src = x, .weights = w, .bias = b, .dst = y});
-  return WeightedForward<Op>{op, type, y_type, p.src_buffer(0), x, y};
+  return WeightedForward<Op>{whole, with_gaps, type, y_type, p.src_buffer(0), x, y};
 }
 
 /// The window that the weights multiply, for BackwardBuilder::observe().
@@ -121,15 +141,16 @@ template <class Op>
 void backward_weighted(BackwardBuilder& b, const WeightedForward<Op>& f, BufferId diff) {
   using enum ops::Role;
   using enum ops::Verb;
-  const auto& op = f.op;
+  const auto& of_weights = f.with_gaps ? f.with_gaps : f.op;
   observe_weighted(b, f, [diff] { return diff; });
-  const BufferId diff_w = b.converted(diff, op->layout(backward_weights, diff_dst), f.type);
-  const BufferId x_w = b.in_layout(f.x, op->layout(backward_weights, src));
-  const BufferId dw = b.new_gradient("weights", op->layout(backward_weights, diff_weights));
-  const BufferId db = op->description().writes_diff_bias() ? b.new_gradient("bias", Layout::any()) : no_buffer;
-  b.backward_weights(op, {.src = x_w, .diff_dst = diff_w, .diff_weights = dw, .diff_bias = db});
+  const BufferId diff_w = b.converted(diff, of_weights->layout(backward_weights, diff_dst), f.type);
+  const BufferId x_w = b.in_layout(f.x, of_weights->layout(backward_weights, src));
+  const BufferId dw = b.new_gradient("weights", of_weights->layout(backward_weights, diff_weights));
+  const BufferId db = of_weights->description().writes_diff_bias() ? b.new_gradient("bias", Layout::any()) : no_buffer;
+  b.backward_weights(of_weights, {.src = x_w, .diff_dst = diff_w, .diff_weights = dw, .diff_bias = db});
   b.finish_gradients();
   if (!b.wants_diff_src(0)) return;
+  const auto& op = f.op;
   const BufferId diff_d = b.converted(diff, op->layout(backward_data, diff_dst), f.type);
   const BufferId w = b.parameter_in("weights", op->layout(backward_data, weights), f.type);
   const BufferId dx = b.new_diff_src(0, op->layout(backward_data, diff_src), f.result);

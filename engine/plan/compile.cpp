@@ -178,6 +178,7 @@ Compiler::Compiler(const Graph& graph, Parameters& parameters, const PlanOptions
     refuse("the network has no loss, so it cannot be trained: end it with mse(), mae(), ...");
   build.training = options.training;
   build.batch = options.micro_batch_size();
+  build.places_results = !(options.training && options.recompute);
   build.precision = options.precision;
   // The host sees a loss only after such a device has gone on.
   build.checks_gradients = options.precision == Precision::fp16 || context().device().is_asynchronous();

@@ -51,7 +51,7 @@ BufferId NodeBuilder::new_bytes(const std::string& name, std::size_t bytes) {
 BufferId NodeBuilder::converted(BufferId b, const Layout& layout, DType type) {
   const TensorDesc src = desc(b);
   const bool fits = src.dtype == type && (layout.is_any() || src.layout == layout);
-  if (fits && build_.program.is_usable(b)) return b;
+  if (fits && (build_.program.is_usable(b) || (!layout.is_any() && has_gaps(b)))) return b;
   // A parameter changes after every step and a gradient is made once: only forward values are worth remembering.
   for (BufferId known : build_.reordered[b])
     if (desc(known).layout == layout && desc(known).dtype == type) return known;
@@ -130,6 +130,15 @@ BufferId ForwardBuilder::parameter_in(const std::string& name, const Layout& lay
   return converted(read_parameter(p), layout, type);
 }
 
+std::vector<int> ForwardBuilder::readers(int n) const {
+  std::vector<int> found;
+  for (int i = 0; i < std::ssize(build_.nodes); ++i) {
+    const auto& srcs = build_.nodes[static_cast<std::size_t>(i)].srcs;
+    if (std::find(srcs.begin(), srcs.end(), n) != srcs.end()) found.push_back(i);
+  }
+  return found;
+}
+
 BufferId ForwardBuilder::next_state(int i) {
   const int state = node().srcs[i];
   KEELSON_EXPECT(build_.nodes[state].is_state);
@@ -195,7 +204,7 @@ void BackwardBuilder::observe(const ops::ConvParams& window, BufferId src, const
   const auto always_there = build_.reordered;  // calls of all steps must not read the copies of some
   const auto strided = [this](BufferId b) {
     const TensorDesc& d = desc(b);
-    return d.layout.is_strided() ? b : in_layout(b, Layout::channels_last(d.shape));
+    return in_layout(b, d.layout.is_strided() ? d.layout.without_gaps(d.shape) : Layout::channels_last(d.shape));
   };
   const Parameter& weights = build_.parameters.at(node().parameter("weights"));
   const bool has_bias = weights.product_inputs > weights.shape.elements() / weights.shape[0];

@@ -78,7 +78,10 @@ struct CompileState {
   const UpdateRule* observer = nullptr;   ///< the optimizer, if the plan has one
   std::vector<Observation> observations;  ///< in the order of the backward pass
   std::vector<Call> behind_backward;      ///< ends of collectives that stand behind the last backward pass
-  std::map<int, BufferId> next_states;    ///< per state node: the value of the state after the step
+  /// Per node: the buffer, made for a later node, in which its result lies (ForwardBuilder::place_result()).
+  std::map<int, BufferId> places;
+  bool places_results = true;           ///< whether place_result() may be called
+  std::map<int, BufferId> next_states;  ///< per state node: the value of the state after the step
   /// Per buffer: its copies in other layouts and dtypes, which later calls use again.
   std::map<BufferId, std::vector<BufferId>> reordered;
 };
@@ -114,12 +117,20 @@ class NodeBuilder {
     return context().try_make(desc);
   }
 
+  /// Whether the elements of `b` have gaps between them that belong to a larger value.
+  bool has_gaps(BufferId b) const {
+    const TensorDesc& d = desc(b);
+    return build_.program.is_part(b) && d.layout.is_strided() && !d.layout.is_dense(d.shape);
+  }
+  /// Whether both lie in the same buffer.
+  bool shares_memory(BufferId a, BufferId b) const { return build_.program.root(a) == build_.program.root(b); }
   /// Shape, dtype and layout of a buffer.
   const TensorDesc& desc(BufferId b) const { return build_.program.buffer(b).desc; }
   /// The value of `b` in this layout: `b` itself, or the result of a reorder that is appended here, once per buffer and
   /// layout. `any` accepts every layout.
   BufferId in_layout(BufferId b, const Layout& layout) { return converted(b, layout, desc(b).dtype); }
-  /// The value of `b` in this layout and dtype, in a buffer without gaps. `any` keeps the order of the elements.
+  /// The value of `b` in this layout and dtype, in a buffer without gaps unless `layout` is that of `b` with its gaps.
+  /// `any` keeps the order of the elements.
   BufferId converted(BufferId b, const Layout& layout, DType type);
   /// The value of `b` in this dtype for an op that reads any strides: `b` itself, which may be a part of a larger
   /// buffer (Program::is_part), if its elements are in the order of `layout`; else converted().
@@ -268,6 +279,24 @@ class ForwardBuilder : public NodeBuilder {
   BufferId new_dst(const Layout& layout, DType type = DType::f32);
   void set_dst(BufferId b) { build_.values[node_] = b; }  ///< makes an existing buffer the result: a view of a source
   BufferId dst() const { return build_.values[node_]; }   ///< the result; no_buffer before new_dst() or set_dst()
+  /// Numbers of the nodes that read the result of node n, each once.
+  std::vector<int> readers(int n) const;
+  /// Whether results may lie in buffers of later nodes, as place_result() has it. Not if values are made again for the
+  /// backward pass: a value that several calls make is kept.
+  bool places_results() const { return build_.places_results; }
+  /// Makes the result of node n, a later one, a part of `whole` or all of it. The layer of that node must heed place().
+  void place_result(int n, BufferId whole) { build_.places[n] = whole; }
+  /// The buffer in which an earlier node wants this node's result to lie; no_buffer if the layer is free.
+  BufferId place() const {
+    const auto found = build_.places.find(node_);
+    return found == build_.places.end() ? no_buffer : found->second;
+  }
+  /// Number of this node.
+  int number() const { return node_; }
+  /// Another node, after fusion.
+  const Graph::Node& node_of(int n) const { return build_.nodes[static_cast<std::size_t>(n)]; }
+  /// Whether a loss or the caller reads the result of node n.
+  bool wants_f32_of(int n) const { return build_.wants_f32[static_cast<std::size_t>(n)]; }
   /// `append` will append calls to the update of the step, after the calls of the optimizer. Plans without an optimizer
   /// do not call `append`.
   void at_update(std::function<void(NodeBuilder&)> append) { build_.at_update.emplace_back(node_, std::move(append)); }

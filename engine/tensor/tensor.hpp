@@ -24,6 +24,8 @@ struct TensorDesc {
   }
   /// Bytes of an allocation, padding included.
   std::size_t bytes() const { return layout.bytes(shape, dtype); }
+  /// Bytes of the elements, and of an opaque layout's padding, without gaps between them.
+  std::size_t used_bytes() const { return layout.without_gaps(shape).bytes(shape, dtype); }
   /// Logical elements, without padding.
   std::int64_t elements() const { return shape.elements(); }
   friend bool operator==(const TensorDesc&, const TensorDesc&) = default;

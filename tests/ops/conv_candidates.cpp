@@ -1,6 +1,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -63,7 +64,7 @@ class ConvCandidatesTest : public CaseTest<CandidatesCase> {
   ops::ConvDesc desc() const {
     ops::ConvDesc d;
     d.params = c().params;
-    d.src = {c().src, c().type, Layout::channels_last(c().src)};
+    d.src = {c().src, c().type, Layout::strided(c().src, Layout::channels_last(larger()).strides())};
     d.weights = {c().weights(), c().type, Layout::any()};
     const Shape dst = ops::conv_dst_shape(c().src, c().params, c().filters);
     d.dst = {dst, DType::f32, Layout::channels_last(dst)};
@@ -99,6 +100,48 @@ class ConvCandidatesTest : public CaseTest<CandidatesCase> {
     return {std::move(op), most};
   }
 
+  /// check_all() for all candidates.
+  void check_all_candidates() {
+    std::set<std::string> checked;
+    std::map<Verb, double> fewest_flops;
+    for (std::size_t number = 0, most = 1; number < most; ++number) {
+      const auto [op, candidates] = make_by(number);
+      most = std::max(most, candidates);
+      if (!op) return;
+      std::string names;
+      for (const Verb v : all_verbs) names += op->name(v) + "; ";
+      if (!checked.insert(names).second) continue;
+      SCOPED_TRACE(names);
+      check_all(*op);
+      for (const Verb v : all_verbs) {
+        EXPECT_LE(op->relative_error(v), is_fast(op->name(v)) ? ops::most_relative_error : 1) << op->name(v);
+        const ops::Cost cost = op->cost(v);
+        EXPECT_LE(cost.least_flops(), cost.flops) << op->name(v);
+        EXPECT_EQ(fewest_flops.try_emplace(v, cost.fewest_flops).first->second, cost.fewest_flops)
+            << op->name(v) << ": the limit does not depend on the choice";
+      }
+    }
+  }
+
+  Shape larger() const {
+    Shape s = c().src;
+    s[1] += channels_behind_;
+    return s;
+  }
+
+  /// The source in this layout. If that has gaps, they are NaN.
+  Tensor put_source(const Array& a, const Layout& layout) {
+    const DType type = c().type;
+    if (channels_behind_ == 0 || layout != desc().src.layout) return put(ctx(), a, layout, type);
+    const auto whole =
+        std::make_shared<Tensor>(put(ctx(), Array(larger(), NAN), Layout::channels_last(larger()), type));
+    const Tensor src(desc().src, whole->raw(), std::shared_ptr<void>(whole, whole->raw()));
+    const Tensor dense = put(ctx(), a, Layout::channels_last(a.shape), type);
+    const auto copy = make(ops::ReorderDesc{dense.desc(), src.desc()});
+    copy->forward({dense, src, scratch(ctx(), copy->scratch_bytes(Verb::forward))});
+    return src;
+  }
+
   void check_all(ops::Conv& op) {
     const DType type = c().type;
     const Array src = rounded(oracle::random_uniform(c().src, "src"), type),
@@ -118,7 +161,7 @@ class ConvCandidatesTest : public CaseTest<CandidatesCase> {
     std::string what = fmt::format("{} {}", to_string(v), op.name(v));
     const auto dst = result(v, Role::dst, diff_dst.shape);
     run_forward(what, op,
-                {put_for(v, Role::src, src), put_for(v, Role::weights, weights),
+                {put_source(src, op.layout(v, Role::src)), put_for(v, Role::weights, weights),
                  has_bias ? put(ctx(), bias, Layout::plain(bias.shape)) : Tensor(), dst, extra(v)});
     check(dst, oracle::conv_forward(src, weights, bias, c().params), what, tolerance_of(v));
 
@@ -133,12 +176,14 @@ class ConvCandidatesTest : public CaseTest<CandidatesCase> {
     what = fmt::format("{} {}", to_string(v), op.name(v));
     const auto diff_weights = result(v, Role::diff_weights, c().weights());
     const auto diff_bias = has_bias ? destination(ctx(), bias.shape, Layout::plain(bias.shape)) : Tensor();
-    run_backward_weights(
-        what, op,
-        {put_for(v, Role::src, src), put_for(v, Role::diff_dst, diff_dst), diff_weights, diff_bias, extra(v)});
+    run_backward_weights(what, op,
+                         {put_source(src, op.layout(v, Role::src)), put_for(v, Role::diff_dst, diff_dst), diff_weights,
+                          diff_bias, extra(v)});
     check(diff_weights, oracle::conv_backward_weights(src, diff_dst, c().weights(), c().params), what, tolerance_of(v));
     if (has_bias) check(diff_bias, oracle::backward_bias(diff_dst), what);
   }
+
+  std::int64_t channels_behind_ = 0;  ///< of a larger value, whose first channels are the source
 
  private:
   std::string tune_, cache_;
@@ -147,26 +192,12 @@ class ConvCandidatesTest : public CaseTest<CandidatesCase> {
   std::unique_ptr<Context> own_;
 };
 
-TEST_P(ConvCandidatesTest, AllComputeTheSame) {
-  std::set<std::string> checked;
-  std::map<Verb, double> fewest_flops;
-  for (std::size_t number = 0, most = 1; number < most; ++number) {
-    const auto [op, candidates] = make_by(number);
-    most = std::max(most, candidates);
-    if (!op) return;
-    std::string names;
-    for (const Verb v : all_verbs) names += op->name(v) + "; ";
-    if (!checked.insert(names).second) continue;
-    SCOPED_TRACE(names);
-    check_all(*op);
-    for (const Verb v : all_verbs) {
-      EXPECT_LE(op->relative_error(v), is_fast(op->name(v)) ? ops::most_relative_error : 1) << op->name(v);
-      const ops::Cost cost = op->cost(v);
-      EXPECT_LE(cost.least_flops(), cost.flops) << op->name(v);
-      EXPECT_EQ(fewest_flops.try_emplace(v, cost.fewest_flops).first->second, cost.fewest_flops)
-          << op->name(v) << ": the limit does not depend on the choice";
-    }
-  }
+TEST_P(ConvCandidatesTest, AllComputeTheSame) { check_all_candidates(); }
+
+/// As the beginning of a concatenation has them. What lies in the gaps is NaN.
+TEST_P(ConvCandidatesTest, ReadASourceWithGaps) {
+  channels_behind_ = 20;
+  check_all_candidates();
 }
 
 /// A candidate with a quarter of the products.

@@ -197,6 +197,28 @@ TEST_P(ConcatPlan, SlicesAreNotCopied) {
         << line;
 }
 
+/// Each concatenation is the beginning of the last one: a channel is copied there when it is made.
+TEST_P(ConcatPlan, ChannelsAreCopiedOnce) {
+  Context& ctx = context(GetParam());
+  const double channel = 2 * 32 * 32 * sizeof(float) * 1e-6;
+  for (const bool training : {false, true})
+    for (const bool recompute : {false, true}) {
+      SCOPED_TRACE(fmt::format("training {}, recompute {}", training, recompute));
+      Graph g;
+      Var v = conv(g.input("x", {3, 32, 32}), {.filters = 16}, "first");
+      for (int i = 0; i < 3; ++i) v = concat({v, relu(conv(v, {.filters = 16}, fmt::format("made{}", i)))});
+      mse(dense(flatten(average_pool(v, 4)), 4, "out"), g.input("y", {4}));
+      Parameters parameters(g, ctx, 1);
+      const Plan plan(g, parameters, {.batch = 2, .training = training, .recompute = recompute});
+      double copied = 0;
+      for (const auto& row : plan.rows())
+        if (row.op == "concat" && row.phase == "forward") copied += row.megabytes / 2 / channel;
+      // Whole concatenations can be made again for the backward pass; a buffer with the results of several calls
+      // cannot.
+      EXPECT_NEAR(copied, training && recompute ? 32 + 48 + 64 : 64, 1e-3);
+    }
+}
+
 /// The largest need is that of the forward pass, for a concatenation and its sources. A copy of the slices would add
 /// to the gradient of the concatenation, while the activation's source waits for its gradient.
 TEST_P(ConcatPlan, SlicesTakeNoMemory) {

@@ -86,7 +86,7 @@ class KokkosConv : public Conv {
 
   Cost cost(Verb v) const override {
     const Index bias = desc_.params.bias && v != Verb::backward_data ? g_.dst.c : 0;
-    const auto bytes = desc_.src.bytes() + desc_.weights.bytes() + desc_.dst.bytes();
+    const auto bytes = desc_.src.used_bytes() + desc_.weights.bytes() + desc_.dst.bytes();
     return {conv_flops(desc_), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
   }
 

@@ -9,7 +9,7 @@ namespace keelson::kokkos {
 
 ops::Cost conv_cost(const ops::ConvDesc& d, ops::Verb verb) {
   const auto bias = d.params.bias && verb != ops::Verb::backward_data ? d.dst.shape[1] : 0;
-  const auto bytes = d.src.bytes() + d.weights.bytes() + d.dst.bytes();
+  const auto bytes = d.src.used_bytes() + d.weights.bytes() + d.dst.bytes();
   return {conv_flops(d), static_cast<double>(bytes) + static_cast<double>(bias) * sizeof(float)};
 }
 

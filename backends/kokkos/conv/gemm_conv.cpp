@@ -253,7 +253,7 @@ class GemmConv : public Conv {
   }
 
   Cost cost(Verb) const override {
-    const auto bytes = d_.src.bytes() + d_.weights.bytes() + d_.dst.bytes();
+    const auto bytes = d_.src.used_bytes() + d_.weights.bytes() + d_.dst.bytes();
     return {conv_flops(d_), static_cast<double>(bytes)};
   }
 

@@ -14,7 +14,7 @@ class KokkosReorder : public Reorder {
   explicit KokkosReorder(const ReorderDesc& d) : desc_(d), plan_(plan_copy(d.src.shape, d.src.layout, d.dst.layout)) {}
   Layout layout(Verb, Role r) const override { return r == Role::dst ? desc_.dst.layout : desc_.src.layout; }
   std::string name(Verb) const override { return plan_.column.extent == 1 ? "runs" : "transpose"; }
-  Cost cost(Verb) const override { return {0, static_cast<double>(desc_.src.bytes() + desc_.dst.bytes())}; }
+  Cost cost(Verb) const override { return {0, static_cast<double>(desc_.src.used_bytes() + desc_.dst.used_bytes())}; }
 
   void forward(const Forward<ops::Tensors>& args) override {
     const auto& [src, dst, workspace] = args;
