@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <optional>
+#include <type_traits>
 
 #include "backends/common/budget.hpp"
 #include "backends/kokkos/common/kernel.hpp"
@@ -99,6 +100,15 @@ std::size_t host_memory_bytes() {
   return pages > 0 && page > 0 ? static_cast<std::size_t>(pages) * static_cast<std::size_t>(page) : 0;
 }
 
+/// `count` items for the current instance if it has threads of the host, else for all threads of the host.
+template <class Host>
+Kokkos::RangePolicy<Host> on_host(Index count) {
+  if constexpr (std::is_same_v<Host, Space>)
+    return {kokkos::space(), 0, count};
+  else
+    return {0, count};
+}
+
 /// Raise this number if stored choices must not be used any more: if a kernel has become faster, or if choices are made
 /// in another manner.
 constexpr int tuning_version = 3;
@@ -186,6 +196,13 @@ class KokkosDevice : public Device {
 
   void copy(void* dst, const void* src, std::size_t bytes) override { copy_in_parallel(dst, src, bytes); }
   void zero(void* dst, std::size_t bytes) override { zero_in_parallel(dst, bytes); }
+
+  void for_parts_on_host(Index count, const std::function<void(Index, Index)>& work) override {
+    constexpr Index part = 4096;
+    Kokkos::parallel_for("keelson::device::parts on the host",
+                         on_host<Kokkos::DefaultHostExecutionSpace>(kokkos::ceil_div(count, part)),
+                         [&](Index i) { work(i * part, std::min(count, (i + 1) * part)); });
+  }
 
   void fence() override { kokkos::fence("keelson::device::fence"); }
   ExecutionInstance& current_instance() override { return kokkos::current_instance(); }

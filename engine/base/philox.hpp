@@ -44,15 +44,19 @@ struct Key {
   std::uint64_t step = 0;    ///< training step or epoch
 };
 
-/// The 32 random bits of element `index`; one block serves four neighbouring indices.
-constexpr std::uint32_t bits(const Key& k, std::uint64_t index) {
-  return block(k.seed ^ (std::uint64_t{k.stream} << 32), k.step, index >> 2)[index & 3];
+/// The random bits of elements 4 * number, ... 4 * number + 3.
+constexpr Block block(const Key& k, std::uint64_t number) {
+  return block(k.seed ^ (std::uint64_t{k.stream} << 32), k.step, number);
 }
 
+/// The 32 random bits of element `index`; one block serves four neighbouring indices.
+constexpr std::uint32_t bits(const Key& k, std::uint64_t index) { return block(k, index >> 2)[index & 3]; }
+
+/// The number in [0, 1) that uniform() makes of an element's bits.
+constexpr float uniform(std::uint32_t bits) { return static_cast<float>(bits >> 8) * (1.0f / 16777216.0f); }
+
 /// Uniform in [0, 1), multiples of 2^-24 (exact in float).
-constexpr float uniform(const Key& k, std::uint64_t index) {
-  return static_cast<float>(bits(k, index) >> 8) * (1.0f / 16777216.0f);
-}
+constexpr float uniform(const Key& k, std::uint64_t index) { return uniform(bits(k, index)); }
 
 /// Uniform in [0, 1), multiples of 2^-53, from the bits of elements 2 * index and 2 * index + 1.
 constexpr double uniform_double(const Key& k, std::uint64_t index) {

@@ -26,9 +26,7 @@ std::uint64_t EpochOrder::round(int round, std::uint64_t number) const {
   const std::uint64_t low_mask = (std::uint64_t{1} << low_bits_) - 1, high_mask = (std::uint64_t{1} << high_bits_) - 1;
   const std::uint64_t low = number & low_mask, high = number >> low_bits_;
   const auto random = [&](std::uint64_t half) {
-    const auto block = philox::block(key_.seed ^ (std::uint64_t{key_.stream} << 32), key_.step,
-                                     static_cast<std::uint64_t>(round) << 48 | half);
-    return std::uint64_t{block[0]};
+    return std::uint64_t{philox::block(key_, static_cast<std::uint64_t>(round) << 48 | half)[0]};
   };
   if (round % 2 == 0) return (high ^ (random(low) & high_mask)) << low_bits_ | low;
   return high << low_bits_ | (low ^ (random(high) & low_mask));

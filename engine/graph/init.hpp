@@ -8,6 +8,8 @@
 
 namespace keelson {
 
+class Device;
+
 /// How the initial values of a parameter are drawn.
 struct Init {
   /// The distribution.
@@ -39,7 +41,9 @@ struct Init {
 /// The initial values of a parameter in plain (row-major) order. Each value is a function of seed, name and the index
 /// of the element, so the values are the same on every backend and for every number of ranks. fan_in and fan_out are
 /// counted as in TensorFlow: weights (O, I, k...) have fan_in I*k and fan_out O*k, weights (out, in) have in and out.
-/// A transposed convolution's weights (I, O, k...) have fan_in O*k, as in TensorFlow and PyTorch.
-std::vector<float> initial_values(const Init& init, const std::string& name, const Shape& shape, std::uint64_t seed);
+/// A transposed convolution's weights (I, O, k...) have fan_in O*k, as in TensorFlow and PyTorch. All host threads of
+/// `device` draw them; null: the calling thread.
+std::vector<float> initial_values(const Init& init, const std::string& name, const Shape& shape, std::uint64_t seed,
+                                  Device* device = nullptr);
 
 }  // namespace keelson

@@ -118,7 +118,7 @@ std::vector<float> Parameters::held(const Parameter& p, int which) const {
   if (p.part && p.part->count == 0) return {};
   if (which < 0 && !p.value) {
     if (!p.start.empty()) return p.start;
-    auto whole = initial_values(p.init, p.name, p.shape, seed_);
+    auto whole = initial_values(p.init, p.name, p.shape, seed_, &context_->device());
     return p.part ? rows_of(whole, p.shape, *p.part) : whole;
   }
   if (which >= 0 && p.shard)

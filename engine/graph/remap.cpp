@@ -83,8 +83,8 @@ void Parameters::carry_over(const Parameter& from, Parameter& to, const Paramete
     return values;
   };
   const bool has_new = std::find(elements.begin(), elements.end(), -1) != elements.end();
-  to.start = pick(get(from),
-                  has_new ? initial_values(to.init, to.name, to.shape, seed_) : std::vector<float>(elements.size()));
+  to.start = pick(get(from), has_new ? initial_values(to.init, to.name, to.shape, seed_, &context_->device())
+                                     : std::vector<float>(elements.size()));
   for (int m = 0; m < static_cast<int>(std::max(from.moments.size(), from.start_moments.size())); ++m)
     to.start_moments.push_back(from.own_shapes.contains(m) ? std::vector<float>()
                                                            : pick(get(from, m), std::vector<float>(elements.size())));

@@ -88,7 +88,9 @@ class CandidatesOfVerb {
       std::size_t most = 0;
       for (const std::size_t i : candidates) most = std::max(most, trial_bytes(*op(i), asked_, verb_));
       memory.reset();  // before the next block, so that there is room for one alone
-      memory = device.allocate(most, "operands to time algorithms on");
+      memory = autotuner->zeros(
+          most, [&] { return device.allocate(most, "operands to time algorithms on"); },
+          [&](void* kept) { device.zero(kept, most); });
       fill_trial(*op(candidates.front()), asked_, verb_, memory.get());
     };
     const auto run = [&](std::size_t i) {

@@ -163,6 +163,12 @@ class Device {
   virtual void run_together(std::size_t count, const std::function<void(std::size_t)>& call) {
     for (std::size_t i = 0; i < count; ++i) call(i);
   }
+  /// Calls work(first, last) for parts of [0, count) that begin at multiples of 4096: in any order, by the threads of the
+  /// current instance, or on a GPU of the host, at the same time. Returns when all have ended. `work` throws nothing.
+  virtual void for_parts_on_host(std::int64_t count,
+                                 const std::function<void(std::int64_t first, std::int64_t last)>& work) {
+    work(0, count);
+  }
   virtual int vector_width() const = 0;  ///< floats in a vector register of this build's kernels
   /// The 16-bit type in which this device multiplies fastest; f32: no 16-bit type is faster.
   virtual DType preferred_half() const { return DType::f32; }

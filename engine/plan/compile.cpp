@@ -485,6 +485,7 @@ CompiledGraph compile(const Graph& graph, Parameters& parameters, const PlanOpti
   require_noise_scale(options);
   Context& context = parameters.context();
   Autotuner* const autotuner = context.device().autotuner();
+  const Autotuner::KeepsMemory from_trial_to_trial(autotuner);
   const double before = autotuner ? autotuner->seconds() : 0;
   auto compiled = compile_alike(graph, parameters, options, autotuner);
   if (autotuner && autotuner->seconds() - before > worth_telling)

@@ -57,6 +57,24 @@ std::optional<std::size_t> Autotuner::choose(const std::string& key, const std::
   return static_cast<std::size_t>(find(chosen) - candidates.begin());
 }
 
+std::shared_ptr<void> Autotuner::zeros(std::size_t bytes, const std::function<std::shared_ptr<void>()>& make,
+                                       const std::function<void(void*)>& clear) {
+  if (memory_ && memory_bytes_ >= bytes) {
+    clear(memory_.get());
+    return memory_;
+  }
+  memory_.reset();  // before the next block, so that there is room for one alone
+  const auto memory = make();
+  if (memory_keepers_ > 0) memory_ = memory, memory_bytes_ = bytes;
+  return memory;
+}
+
+void Autotuner::count_keepers(int more) {
+  const std::scoped_lock lock(mutex_);
+  memory_keepers_ += more;
+  if (memory_keepers_ == 0) memory_.reset();
+}
+
 std::optional<std::size_t> Autotuner::first_that_runs(std::size_t count, const Trials& trials) {
   for (std::size_t i = 0; i < count; ++i)
     if (timer_->can_run(i, trials.run)) return i;

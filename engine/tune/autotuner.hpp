@@ -67,6 +67,27 @@ class Autotuner {
   std::optional<std::size_t> choose(const std::string& key, const std::string& conditions,
                                     const std::vector<std::string>& candidates, const Trials& trials);
 
+  /// Zeros for the operands of one choice's trials, called by Trials::prepare. `make` allocates them, `clear` sets
+  /// memory to zero that served before: taking new pages of the system may cost more than the trials do.
+  std::shared_ptr<void> zeros(std::size_t bytes, const std::function<std::shared_ptr<void>()>& make,
+                              const std::function<void(void*)>& clear);
+
+  /// While one is alive, zeros() keeps its memory from one choice to the next.
+  class KeepsMemory {
+   public:
+    /// Null: nothing to do.
+    explicit KeepsMemory(Autotuner* autotuner) : autotuner_(autotuner) {
+      if (autotuner_) autotuner_->count_keepers(1);
+    }
+    ~KeepsMemory() {
+      if (autotuner_) autotuner_->count_keepers(-1);
+    }
+    KeepsMemory(const KeepsMemory&) = delete;
+
+   private:
+    Autotuner* autotuner_;
+  };
+
   /// A choice that is no minimum of times: the kept one for `key` if `usable` takes it, else what `measure` returns,
   /// which is kept; with KEELSON_TUNE=off `rule_of_thumb`. No value is empty. Collective over `ranks`; all of them
   /// measure together.
@@ -115,6 +136,7 @@ class Autotuner {
   std::string adopted(const std::string& with_list, const std::string& key) const;
   std::optional<std::size_t> first_that_runs(std::size_t count, const Trials& trials);
   std::size_t fastest(const std::string& what, const std::vector<std::string>& candidates, const Trials& trials);
+  void count_keepers(int more);
   /// With `mutex_` held.
   std::string kept_or_measured(const std::string& key, const std::string& rule_of_thumb,
                                const std::function<bool(const std::string&)>& usable,
@@ -126,6 +148,9 @@ class Autotuner {
   ChoiceCache cache_;  ///< of the first rank
   std::map<std::string, std::string> made_, adopted_;
   std::set<std::pair<std::string, std::string>> hopeless_;  ///< kinds of problems, and candidates far from the fastest
+  std::shared_ptr<void> memory_;                            ///< that zeros() keeps
+  std::size_t memory_bytes_ = 0;
+  int memory_keepers_ = 0;
   bool off_;
   double seconds_ = 0;
 };

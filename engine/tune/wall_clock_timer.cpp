@@ -9,7 +9,7 @@ namespace {
 
 /// Work that takes longer, in seconds, counts from its first run on: what the run sets up is small beside it. It runs
 /// twice. Work that takes longer than very_long_work runs once.
-constexpr double long_work = 0.03, very_long_work = 0.1;
+constexpr double long_work = 0.02, very_long_work = 0.1;
 /// Work that takes less time, in seconds, is what other programs disturb most, and costs little to repeat.
 constexpr double short_work = 0.001;
 constexpr int rounds_of_long_work = 2, rounds_of_work = 4, rounds_of_short_work = 16;

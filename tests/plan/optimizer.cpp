@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "engine/graph/init.hpp"
 #include "engine/optim/schedule.hpp"
 #include "engine/optim/sgd.hpp"
+#include "tests/support/contexts.hpp"
 
 namespace keelson {
 namespace {
@@ -90,6 +92,17 @@ TEST(Init, GlorotHasItsVarianceAndDependsOnNameAndSeedOnly) {
   const double n = static_cast<double>(a.size()), variance = 2.0 / (96 * 27);  // 2 / (fan_in + fan_out)
   EXPECT_NEAR(sum / n, 0, 4 * std::sqrt(variance / n));
   EXPECT_NEAR(squares / n, variance, 0.02 * variance);
+}
+
+TEST(Init, EachValueDependsOnItsIndexAloneForAllThreadsToo) {
+  Device& device = testing::context("kokkos").device();
+  for (const Init& init : {Init::fan_in_uniform(), Init::he_normal(), Init::he_truncated_normal()}) {
+    const auto a = initial_values(init, "w", {3, 4999}, 1), b = initial_values(init, "w", {3, 4999}, 1, &device);
+    EXPECT_EQ(a, b);
+    // Each parameter has the fan-in 7, so that a shorter one is the beginning of a longer one.
+    const auto begin = initial_values(init, "w", {2, 7}, 1), longer = initial_values(init, "w", {5, 7}, 1);
+    EXPECT_TRUE(std::equal(begin.begin(), begin.end(), longer.begin()));
+  }
 }
 
 // PyTorch counts the second dim as inputs, for transposed convolutions, too.

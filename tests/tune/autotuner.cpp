@@ -80,6 +80,39 @@ TEST_F(AutotunerTest, PreparesOnceOutsideTheFirstTime) {
   EXPECT_EQ(prepared, 1) << "though nothing was measured";
 }
 
+TEST_F(AutotunerTest, KeepsTheMemoryOfTrialsAsLongAsItIsToldTo) {
+  auto autotuner = make();
+  int made = 0, cleared = 0;
+  std::weak_ptr<void> last;
+  const auto take = [&](std::size_t bytes) {
+    const auto make_block = [&] {
+      EXPECT_TRUE(last.expired()) << "two blocks at the same time";
+      ++made;
+      return std::static_pointer_cast<void>(std::make_shared<char>());
+    };
+    const auto memory = autotuner.zeros(bytes, make_block, [&](void* kept) { cleared += kept == last.lock().get(); });
+    last = memory;
+  };
+  take(64);
+  EXPECT_TRUE(last.expired());
+  {
+    const Autotuner::KeepsMemory keeps(&autotuner);
+    {
+      const Autotuner::KeepsMemory also_keeps(&autotuner), nothing(nullptr);
+      take(64);
+      take(32);
+      EXPECT_EQ(made, 2);
+      EXPECT_EQ(cleared, 1);
+      take(128);
+    }
+    take(128);
+    EXPECT_EQ(made, 3);
+    EXPECT_EQ(cleared, 2);
+    EXPECT_FALSE(last.expired());
+  }
+  EXPECT_TRUE(last.expired());
+}
+
 TEST_F(AutotunerTest, LeavesOffWhatIsFarBehindAndRunsLongWorkOnce) {
   auto autotuner = make();
   EXPECT_EQ(choose(autotuner, {0.01, 0.5, 0.011}), 0u);
