@@ -163,8 +163,9 @@ class Device {
   virtual void run_together(std::size_t count, const std::function<void(std::size_t)>& call) {
     for (std::size_t i = 0; i < count; ++i) call(i);
   }
-  /// Calls work(first, last) for parts of [0, count) that begin at multiples of 4096: in any order, by the threads of the
-  /// current instance, or on a GPU of the host, at the same time. Returns when all have ended. `work` throws nothing.
+  /// Calls work(first, last) for parts of [0, count) that begin at multiples of 4096: in any order, by the threads of
+  /// the current instance, or on a GPU of the host, at the same time. Returns when all have ended. `work` throws
+  /// nothing.
   virtual void for_parts_on_host(std::int64_t count,
                                  const std::function<void(std::int64_t first, std::int64_t last)>& work) {
     work(0, count);

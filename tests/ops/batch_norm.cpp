@@ -125,13 +125,15 @@ std::vector<BatchNormCase> batch_norm_cases() {
       {"batch_1", "one sample", {1, 16, 6, 6}, 1},
       {"rows", "several rows of one sample", {12, 20}, 4},
       {"large", "several partial sums", {4, 8, 40, 36}, 4},
+      {"wide", "several tiles of rows and of 64 channels", {2, 200, 9, 7}, 2},
       {"padding", "no sample at all", {2, 20, 4, 5}, 2, DType::f32, true},
   };
   for (const auto type : {DType::bf16, DType::f16}) {
-    auto c = cases[1];
-    c.name += type == DType::bf16 ? "_bf16" : "_f16";
-    c.type = type;
-    cases.push_back(c);
+    for (auto c : {cases[1], cases[6]}) {
+      c.name += type == DType::bf16 ? "_bf16" : "_f16";
+      c.type = type;
+      cases.push_back(c);
+    }
   }
   return cases;
 }

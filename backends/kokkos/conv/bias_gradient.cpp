@@ -18,11 +18,16 @@ struct DiffSums {
 
   template <int N>
   KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& sum, SumLanes<N>&) const {
+    const Index next = to_next_channels<N>(r, channel);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
-      float x[K][N];
-      for (int k = 0; k < K; ++k) load_of_row(diff + r.offset(row + k * step, channel), x[k]);
-      for (int k = 0; k < K; ++k) sum.add(x[k]);
+      RowValues<T, N> x[K];
+      for (int k = 0; k < K; ++k) x[k].read(diff + r.offset(row + k * step, channel), next);
+      for (int k = 0; k < K; ++k) {
+        KEELSON_UNROLL
+        for (int p = 0; p < RowValues<T, N>::parts; ++p)
+          SumLanes<N>::widened(p, [&](int i, auto value) { sum.part[i] += value; }, x[k].vector(p));
+      }
     });
   }
 };

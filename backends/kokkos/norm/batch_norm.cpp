@@ -18,40 +18,42 @@ KOKKOS_INLINE_FUNCTION float inverse_deviation(float variance, float epsilon) {
 /// The normalised values of N channels, before a ReLU: (x - middle) factor + offset.
 template <int N>
 struct Normalized {
-  float factor[N], middle[N], offset[N];
+  using Vector = typename Lanes<N>::Vector;
+  ChannelValues<N> factor, middle, offset;
 
   KOKKOS_FUNCTION Normalized(Index channel, const float* mean, const float* variance, const float* scale,
-                             const float* shift, float epsilon) {
-    for (int l = 0; l < N; ++l) {
-      factor[l] = inverse_deviation(variance[channel + l], epsilon) * scale[channel + l];
-      middle[l] = mean[channel + l];
-      offset[l] = shift[channel + l];
-    }
+                             const float* shift, float epsilon)
+      : factor([=](int l) { return inverse_deviation(variance[channel + l], epsilon) * scale[channel + l]; }),
+        middle([=](int l) { return mean[channel + l]; }),
+        offset([=](int l) { return shift[channel + l]; }) {}
+  KOKKOS_FORCEINLINE_FUNCTION Vector value(int p, const Vector& x) const {
+    return (x - middle.part[p]) * factor.part[p] + offset.part[p];
   }
-  KOKKOS_FORCEINLINE_FUNCTION float value(int l, float x) const { return (x - middle[l]) * factor[l] + offset[l]; }
   /// The gradient before the ReLU.
-  KOKKOS_FORCEINLINE_FUNCTION void gradient(const float (&x)[N], float (&g)[N]) const {
-    for (int l = 0; l < N; ++l) g[l] = value(l, x[l]) > 0 ? g[l] : 0.0f;
+  KOKKOS_FORCEINLINE_FUNCTION Vector gradient(int p, const Vector& x, const Vector& g) const {
+    return where_positive(value(p, x), g);
   }
 };
 
 /// Stands for Normalized without a ReLU.
 template <int N>
 struct WithoutRelu {
+  using Vector = typename Lanes<N>::Vector;
   KOKKOS_FUNCTION WithoutRelu(Index, const float*, const float*, const float*, const float*, float) {}
-  KOKKOS_FORCEINLINE_FUNCTION void gradient(const float (&)[N], float (&)[N]) const {}
+  KOKKOS_FORCEINLINE_FUNCTION Vector gradient(int, const Vector&, const Vector& g) const { return g; }
 };
 template <bool relu, int N>
 using ReluOf = std::conditional_t<relu, Normalized<N>, WithoutRelu<N>>;
 
-/// Loads K rows of values and of their gradients: row, row + step, ...
+/// Reads K rows of values and of their gradients: row, row + step, ...
 template <class T, int K, int N>
-KOKKOS_FORCEINLINE_FUNCTION void load_rows(const T* src, const T* diff_dst, const ChannelRows& r, Index row, Index step,
-                                           Index channel, float (&x)[K][N], float (&g)[K][N]) {
+KOKKOS_FORCEINLINE_FUNCTION void read_rows(const T* src, const T* diff_dst, const ChannelRows& r, Index row, Index step,
+                                           Index channel, RowValues<T, N> (&x)[K], RowValues<T, N> (&g)[K]) {
+  const Index next = to_next_channels<N>(r, channel);
   for (int k = 0; k < K; ++k) {
     const Index at = r.offset(row + k * step, channel);
-    load_of_row(src + at, x[k]);
-    load_of_row(diff_dst + at, g[k]);
+    x[k].read(src + at, next);
+    g[k].read(diff_dst + at, next);
   }
 }
 
@@ -66,22 +68,24 @@ struct GradientSums {
   template <int N>
   KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& first,
                            SumLanes<N>& second) const {
-    float factor[N], middle[N];
-    for (int l = 0; l < N; ++l) factor[l] = inverse_deviation(variance[channel + l], epsilon);
-    for (int l = 0; l < N; ++l) middle[l] = mean[channel + l];
+    const ChannelValues<N> factor([&](int l) { return inverse_deviation(variance[channel + l], epsilon); }),
+        middle([&](int l) { return mean[channel + l]; });
     const ReluOf<relu, N> before(channel, mean, variance, scale, shift, epsilon);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
-      float x[K][N], g[K][N];
-      load_rows(src, diff_dst, r, row, step, channel, x, g);
+      RowValues<T, N> x[K], g[K];
+      read_rows(src, diff_dst, r, row, step, channel, x, g);
       for (int k = 0; k < K; ++k) {
-        before.gradient(x[k], g[k]);
-        for (int l = 0; l < N; ++l) x[k][l] = (x[k][l] - middle[l]) * factor[l];
         KEELSON_UNROLL
-        for (int p = 0; p < SumLanes<N>::parts; ++p) {
-          const auto gradient = SumLanes<N>::values(g[k], p);
-          first.part[p] += gradient;
-          second.part[p] += gradient * SumLanes<N>::values(x[k], p);
+        for (int p = 0; p < RowValues<T, N>::parts; ++p) {
+          const auto value = x[k].vector(p);
+          SumLanes<N>::widened(
+              p,
+              [&](int i, auto gradient, auto normal) {
+                first.part[i] += gradient;
+                second.part[i] += gradient * normal;
+              },
+              before.gradient(p, value, g[k].vector(p)), (value - middle.part[p]) * factor.part[p]);
         }
       }
     });
@@ -100,15 +104,19 @@ struct Normalize {
   template <int N>
   KOKKOS_FUNCTION void rows(Index begin, Index end, Index step, Index channel) const {
     const Normalized<N> normalized(channel, mean, variance, scale, shift, epsilon);
+    const Index next = to_next_channels<N>(r, channel);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
-      float x[K][N];
-      for (int k = 0; k < K; ++k) load_of_row(src + r.offset(row + k * step, channel), x[k]);
+      RowValues<T, N> x[K];
+      for (int k = 0; k < K; ++k) x[k].read(src + r.offset(row + k * step, channel), next);
       for (int k = 0; k < K; ++k) {
-        for (int l = 0; l < N; ++l) x[k][l] = normalized.value(l, x[k][l]);
-        if (relu)
-          for (int l = 0; l < N; ++l) x[k][l] = x[k][l] < 0 ? 0.0f : x[k][l];  // NaN stays
-        store_of_row(dst + r.offset(row + k * step, channel), x[k]);
+        RowResults<T, N> result(dst + r.offset(row + k * step, channel), dst == src ? 0 : next);
+        KEELSON_UNROLL
+        for (int p = 0; p < RowValues<T, N>::parts; ++p) {
+          const auto value = normalized.value(p, x[k].vector(p));
+          result.set(p, relu ? without_negative(value) : value);
+        }
+        result.store();
       }
     });
   }
@@ -126,26 +134,26 @@ struct GradientOfSource {
   template <int N>
   KOKKOS_FUNCTION void rows(Index begin, Index end, Index step, Index channel) const {
     const double total = sums[2 * r.channels], inverse = total > 0 ? 1 / total : 0;
-    float factor[N], middle[N], constant[N], slope[N];
-    for (int l = 0; l < N; ++l) {
-      const Index c = channel + l;
-      const float deviation = inverse_deviation(variance[c], epsilon);
-      factor[l] = deviation * scale[c];
-      middle[l] = mean[c];
-      constant[l] = static_cast<float>(diff_sums[c] * inverse);
-      slope[l] = static_cast<float>(diff_sums[r.channels + c] * inverse) * deviation;
-    }
+    const auto deviation = [&](int l) { return inverse_deviation(variance[channel + l], epsilon); };
+    const ChannelValues<N> factor([&](int l) { return deviation(l) * scale[channel + l]; }),
+        middle([&](int l) { return mean[channel + l]; }),
+        constant([&](int l) { return static_cast<float>(diff_sums[channel + l] * inverse); }),
+        slope([&](int l) { return static_cast<float>(diff_sums[r.channels + channel + l] * inverse) * deviation(l); });
     const ReluOf<relu, N> before(channel, mean, variance, scale, shift, epsilon);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
-      float x[K][N], g[K][N];
-      load_rows(src, diff_dst, r, row, step, channel, x, g);
+      RowValues<T, N> x[K], g[K];
+      read_rows(src, diff_dst, r, row, step, channel, x, g);
       for (int k = 0; k < K; ++k) {
         const float w = weight[r.by_weight.quotient(row + k * step)];
-        before.gradient(x[k], g[k]);
-        for (int l = 0; l < N; ++l)
-          g[k][l] = factor[l] * (g[k][l] - w * (constant[l] + (x[k][l] - middle[l]) * slope[l]));
-        store(diff_src + r.offset(row + k * step, channel), g[k]);
+        RowResults<T, N> result(diff_src + r.offset(row + k * step, channel), 0);
+        KEELSON_UNROLL
+        for (int p = 0; p < RowValues<T, N>::parts; ++p) {
+          const auto value = x[k].vector(p);
+          const auto mean_part = w * (constant.part[p] + (value - middle.part[p]) * slope.part[p]);
+          result.set(p, factor.part[p] * (before.gradient(p, value, g[k].vector(p)) - mean_part));
+        }
+        result.store();
       }
     });
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <type_traits>
 
 #include "backends/common/divider.hpp"
 #include "backends/kokkos/common/sum_lanes.hpp"
@@ -37,6 +38,14 @@ inline constexpr int host_pack = 16, wide_host_pack = 64;
 inline constexpr Index rows_per_tile = 32;
 inline constexpr std::size_t line_bytes = 64;  ///< of a cache
 
+/// On a CPU: from N channels of a row to what is processed after them, which kernels prefetch: the same row's next
+/// channels, or the first channels of the next tile. Rows of many channels lie so far apart that the processor does not
+/// see this by itself.
+template <int N>
+KOKKOS_FUNCTION Index to_next_channels(const ChannelRows& r, Index channel) {
+  return channel + 2 * N <= r.channels ? N : rows_per_tile * r.channels - channel;
+}
+
 /// Calls body.template run<N>(channel) with neighbouring channels, until all channels are processed.
 template <class Body>
 KOKKOS_FUNCTION void for_all_channels(const ChannelRows& r, const Body& body) {
@@ -59,21 +68,110 @@ void with_device_pack(const ChannelRows& r, const void* a, const void* b, const 
     use(std::integral_constant<int, 1>{});
 }
 
-/// Reads N values of a row. On a CPU, the same row's values of the next channels are prefetched: rows of many channels
-/// lie so far apart that the processor does not see which of their values come next.
+/// N values of a row, as the vectors of a Lanes<N>. A GPU reads all of them at once. A CPU reads each vector where it
+/// is used, so that the vector stays in a register.
 template <class T, int N>
-KOKKOS_FORCEINLINE_FUNCTION void load_of_row(const T* from, float (&values)[N]) {
-  load(from, values);
-  if constexpr (N == wide_host_pack)
-    for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch<true>(from + N + l);
+class RowValues {
+ public:
+  using Vector = typename Lanes<N>::Vector;
+  static constexpr int width = Lanes<N>::width, parts = N / width;
+
+  /// `next`: to_next_channels().
+  KOKKOS_FORCEINLINE_FUNCTION void read(const T* from, [[maybe_unused]] Index next) {
+    if constexpr (runs_on_host) {
+      from_ = from;
+      if constexpr (N == wide_host_pack)
+        for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch<true>(from + next + l);
+    } else {
+      load(from, values_);
+    }
+  }
+  KOKKOS_FORCEINLINE_FUNCTION Vector vector(int p) const {
+    if constexpr (!runs_on_host) {
+      return *reinterpret_cast<const Vector*>(values_ + p);
+    } else if constexpr (std::is_same_v<T, float>) {
+      return *reinterpret_cast<const Vector*>(from_ + p * width);
+    } else {
+      float part[width];
+      load(from_ + p * width, part);
+      return *reinterpret_cast<const Vector*>(part);
+    }
+  }
+
+ private:
+  const T* from_;
+  float values_[runs_on_host ? 1 : N];
+};
+
+/// N results of a row, which are written as they are set on a CPU, and at once by store() on a GPU.
+template <class T, int N>
+class RowResults {
+ public:
+  using Vector = typename Lanes<N>::Vector;
+  static constexpr int width = Lanes<N>::width;
+
+  /// `next`: to_next_channels(); 0 if these have been read before.
+  KOKKOS_FORCEINLINE_FUNCTION RowResults(T* to, [[maybe_unused]] Index next) : to_(to) {
+    if constexpr (runs_on_host && N == wide_host_pack)
+      if (next > 0)
+        for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch_to_write(to + next + l);
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void set(int p, const Vector& v) {
+    if constexpr (!runs_on_host) {
+      *reinterpret_cast<Vector*>(values_ + p) = v;
+    } else if constexpr (std::is_same_v<T, float>) {
+      *reinterpret_cast<Vector*>(to_ + p * width) = v;
+    } else {
+      float part[width];
+      *reinterpret_cast<Vector*>(part) = v;
+      kokkos::store(to_ + p * width, part);
+    }
+  }
+  KOKKOS_FORCEINLINE_FUNCTION void store() {
+    if constexpr (!runs_on_host) kokkos::store(to_, values_);
+  }
+
+ private:
+  T* to_;
+  float values_[runs_on_host ? 1 : N];
+};
+
+/// A value of each of N channels, as vectors.
+template <int N>
+struct ChannelValues {
+  using Vector = typename Lanes<N>::Vector;
+  static constexpr int width = Lanes<N>::width;
+  Vector part[N / width];
+
+  /// value(l): of channel l.
+  template <class Value>
+  KOKKOS_FUNCTION explicit ChannelValues(const Value& value) {
+    for (int p = 0; p < N / width; ++p) {
+      float values[width];
+      for (int l = 0; l < width; ++l) values[l] = value(p * width + l);
+      part[p] = *reinterpret_cast<const Vector*>(values);
+    }
+  }
+};
+
+/// v in the lanes where `condition` is positive, else 0 (NaN: 0).
+template <class Vector>
+KOKKOS_FORCEINLINE_FUNCTION Vector where_positive(Vector condition, Vector v) {
+#if defined(__CUDACC__) || defined(__HIPCC__) || !defined(__GNUC__)
+  return {condition.x > 0 ? v.x : 0.0f};
+#else
+  return condition > 0 ? v : Vector{};
+#endif
 }
 
-/// Writes N values of a row, and prefetches as load_of_row() does.
-template <class T, int N>
-KOKKOS_FORCEINLINE_FUNCTION void store_of_row(T* to, const float (&values)[N]) {
-  store(to, values);
-  if constexpr (N == wide_host_pack)
-    for (int l = 0; l < N; l += static_cast<int>(line_bytes / sizeof(T))) prefetch_to_write(to + N + l);
+/// v in the lanes that are not negative, else 0 (NaN stays).
+template <class Vector>
+KOKKOS_FORCEINLINE_FUNCTION Vector without_negative(Vector v) {
+#if defined(__CUDACC__) || defined(__HIPCC__) || !defined(__GNUC__)
+  return {v.x < 0 ? 0.0f : v.x};
+#else
+  return v < 0 ? Vector{} : v;
+#endif
 }
 
 /// Rows that a work item on a GPU reads before it computes with the first of them: memory answers late.

@@ -14,19 +14,24 @@ struct ValueSums {
   template <int N>
   KOKKOS_FUNCTION void add(Index begin, Index end, Index step, Index channel, SumLanes<N>& first,
                            SumLanes<N>& second) const {
+    const Index next = to_next_channels<N>(r, channel);
     for_rows(begin, end, step, [&](auto count, Index row) {
       constexpr int K = decltype(count)::value;
-      float x[K][N];
-      for (int k = 0; k < K; ++k) load_of_row(src + r.offset(row + k * step, channel), x[k]);
+      RowValues<T, N> x[K];
+      for (int k = 0; k < K; ++k) x[k].read(src + r.offset(row + k * step, channel), next);
       for (int k = 0; k < K; ++k) {
         const double w = weight == nullptr ? 1.0 : static_cast<double>(weight[r.by_weight.quotient(row + k * step)]);
         if (w == 0) continue;
         KEELSON_UNROLL
-        for (int p = 0; p < SumLanes<N>::parts; ++p) {
-          const auto value = SumLanes<N>::values(x[k], p), weighted = w * value;
-          first.part[p] += weighted;
-          second.part[p] += weighted * value;
-        }
+        for (int p = 0; p < RowValues<T, N>::parts; ++p)
+          SumLanes<N>::widened(
+              p,
+              [&](int i, auto value) {
+                const auto weighted = w * value;
+                first.part[i] += weighted;
+                second.part[i] += weighted * value;
+              },
+              x[k].vector(p));
       }
     });
   }
