@@ -59,6 +59,14 @@ std::vector<ConvCase> conv_cases() {
           .stride({2, 3})
           .same()
           .then(EltwiseKind::relu),
+      Conv("depthwise_long_lines_2d", "several tiles of a line and groups of channels", {1, 80, 5, 53}, 80, {3, 3})
+          .groups(80)
+          .same()
+          .no_bias(),
+      Conv("depthwise_five_taps_2d", "taps beside those that are summed together, stride", {2, 70, 9, 30}, 70, {5, 5})
+          .groups(70)
+          .stride({2, 2})
+          .same(),
       Conv("depthwise_dilated_2d", "dilation, more on one side than on the other", {2, 18, 9, 17}, 18, {3, 3})
           .groups(18)
           .dilation({2, 3})

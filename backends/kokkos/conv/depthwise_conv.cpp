@@ -69,14 +69,6 @@ struct Reach {
     while (first < last && !inside(at + first * tap)) ++first;
     while (last > first && !inside(at + (last - 1) * tap)) --last;
   }
-  /// [first, last): which of `results` results read inside with tap k. For step > 0.
-  KOKKOS_FORCEINLINE_FUNCTION void valid_results(Index k, Index results, Index& first, Index& last) const {
-    const Index shift = begin + k * tap;
-    first = shift >= 0 ? 0 : ceil_div(-shift, step);
-    last = shift >= extent ? 0 : ceil_div(extent - shift, step);
-    last = last < results ? last : results;
-    first = first < last ? first : last;
-  }
 };
 
 /// A tensor with contiguous channels.
@@ -162,69 +154,134 @@ struct Gather {
   }
 };
 
+/// Channels that belong to a work item, and the most positions of a line that it takes before the next channels: on a
+/// CPU, values that are read again stay in the first cache level also where positions lie a power of two bytes apart.
+constexpr Index group_channels = runs_on_host ? 64 : channel_lanes;
+constexpr Index most_tile_positions = runs_on_host ? 24 : Index{1} << 30;
+
 /// partial[slot][tap][c] = sum over the slot's positions of src[reached][c] * diff[position][c].
 struct SlotSums {
   const float *src, *diff;
   float* partial;
-  Index channels, extent[3], lines, lines_per_slot;
+  Index channels, extent[3], lines, lines_per_slot, slots;
   Reach reach[3];
   Positions from, at;
 
+  /// Neighbouring items have neighbouring lines of the same channels.
   KOKKOS_FUNCTION void operator()(Index item) const {
-    const Index blocks = ceil_div(channels, channel_lanes), c = item % blocks * channel_lanes, slot = item / blocks;
-    with_block(c, channels, [&](auto block) { add_slot(block, c, slot); });
+    const Index slot = item % slots, group = item / slots * group_channels;
+    const Index end_group = group + group_channels < channels ? group + group_channels : channels;
+    const Index taps = reach[0].taps * reach[1].taps * reach[2].taps;
+    float* sums = partial + slot * taps * channels;
+    for (Index t = 0; t < taps; ++t)
+      for (Index c = group; c < end_group; ++c) sums[t * channels + c] = 0;
+    const Index end = slot * lines_per_slot + lines_per_slot, last = end < lines ? end : lines;
+    for (Index line = slot * lines_per_slot; line < last; ++line) add_line(line, group, end_group, sums);
   }
 
  private:
-  template <class Block>
-  KOKKOS_FORCEINLINE_FUNCTION void add_slot(Block block, Index c, Index slot) const {
-    const Index taps = reach[0].taps * reach[1].taps * reach[2].taps;
-    float* sums = partial + slot * taps * channels + c;
-    for (Index t = 0; t < taps * channels; t += channels) block.store(block.zero(), sums + t);
-    const Index begin = slot * lines_per_slot, end = begin + lines_per_slot < lines ? begin + lines_per_slot : lines;
-    for (Index line = begin; line < end; ++line) {
-      const Index y = line % extent[1], z = line / extent[1] % extent[0], image = line / extent[1] / extent[0];
-      const float* d = diff + image * at.n + z * at.step[0] + y * at.step[1] + c;
-      for (Index i = 0; i < reach[0].taps; ++i)
-        for (Index j = 0; j < reach[1].taps; ++j) {
-          const Index sz = z * reach[0].step + reach[0].begin + i * reach[0].tap,
-                      sy = y * reach[1].step + reach[1].begin + j * reach[1].tap;
-          if (!reach[0].inside(sz) || !reach[1].inside(sy)) continue;
-          const float* s = src + image * from.n + sz * from.step[0] + sy * from.step[1] + c;
-          float* row = sums + (i * reach[1].taps + j) * reach[2].taps * channels;
-          Index k = 0;
-          for (; k + tap_chains <= reach[2].taps; k += tap_chains) add_line<tap_chains>(block, s, d, k, row);
-          for (; k < reach[2].taps; ++k) add_line<1>(block, s, d, k, row);
+  /// Part of a line of results, and of the lines of the source that the taps [first, last) read along D and H.
+  struct Tile {
+    const float *src, *diff;
+    float* sums;
+    Index begin, end;              ///< results along W
+    Index inner_begin, inner_end;  ///< those of them for which all taps along W read inside
+    Index first[2], last[2];
+  };
+
+  KOKKOS_FUNCTION void add_line(Index line, Index group, Index end_group, float* sums) const {
+    const Index y = line % extent[1], z = line / extent[1] % extent[0], image = line / extent[1] / extent[0];
+    Tile t{};
+    reach[0].valid_taps(z, t.first[0], t.last[0]);
+    reach[1].valid_taps(y, t.first[1], t.last[1]);
+    if (t.first[0] == t.last[0] || t.first[1] == t.last[1]) return;
+    const float* d = diff + image * at.n + z * at.step[0] + y * at.step[1];
+    const float* s = src + image * from.n + (z * reach[0].step + reach[0].begin) * from.step[0] +
+                     (y * reach[1].step + reach[1].begin) * from.step[1] + reach[2].begin * from.step[2];
+    const Index tile = ceil_div(extent[2], ceil_div(extent[2], most_tile_positions));
+    for (t.begin = 0; t.begin < extent[2]; t.begin = t.end) {
+      t.end = t.begin + tile < extent[2] ? t.begin + tile : extent[2];
+      t.inner_begin = t.begin, t.inner_end = t.end;
+      while (t.inner_begin < t.inner_end && !all_inside(t.inner_begin)) ++t.inner_begin;
+      while (t.inner_end > t.inner_begin && !all_inside(t.inner_end - 1)) --t.inner_end;
+      for (Index c = group; c < end_group; c += channel_lanes) {
+        prefetch_next_tile(s, d, t, group, c);
+        t.src = s + c, t.diff = d + c, t.sums = sums + c;
+        with_block(c, channels, [&](auto block) { add_tile(block, t); });
+      }
+    }
+  }
+
+  KOKKOS_FORCEINLINE_FUNCTION bool inside(Index x, Index tap) const {
+    return reach[2].inside(x * reach[2].step + reach[2].begin + tap * reach[2].tap);
+  }
+  KOKKOS_FORCEINLINE_FUNCTION bool all_inside(Index x) const { return inside(x, 0) && inside(x, reach[2].taps - 1); }
+
+  /// All channels of the group, but for channel c only its share of the positions.
+  KOKKOS_FORCEINLINE_FUNCTION void prefetch_next_tile(const float* s, const float* d, const Tile& t, Index group,
+                                                      Index c) const {
+    if constexpr (runs_on_host) {
+      const Index positions = t.end - t.begin;
+      const auto share = [&](Index channel) { return t.end + (channel - group) * positions / group_channels; };
+      const float* newest =
+          s + (t.last[0] - 1) * reach[0].tap * from.step[0] + (t.last[1] - 1) * reach[1].tap * from.step[1];
+      for (Index x = share(c); x < share(c + channel_lanes); ++x)
+        for (Index l = group; l < group + group_channels; l += floats_of_line) {
+          prefetch<true>(d + x * at.step[2] + l);
+          for (Index p = 0; p < reach[2].step; ++p) prefetch<true>(newest + (x * reach[2].step + p) * from.step[2] + l);
         }
     }
   }
 
-  /// The taps k ... k + count - 1 along one line: first the results for which all these taps read inside, then the rest
-  /// of each.
-  template <int count, class Block>
-  KOKKOS_FORCEINLINE_FUNCTION void add_line(Block block, const float* s, const float* d, Index k, float* row) const {
-    Index first[count], last[count], begin = 0, end = extent[2];
-    for (int r = 0; r < count; ++r) {
-      reach[2].valid_results(k + r, extent[2], first[r], last[r]);
-      begin = first[r] > begin ? first[r] : begin;
-      end = last[r] < end ? last[r] : end;
+  template <class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void add_tile(Block block, const Tile& t) const {
+    const Index row = reach[2].taps * channels;
+    for (Index i = t.first[0]; i < t.last[0]; ++i) {
+      const float* s = t.src + i * reach[0].tap * from.step[0];
+      float* sums = t.sums + i * reach[1].taps * row;
+      Index j = t.first[1];
+      for (; runs_on_host && j + 3 <= t.last[1]; j += 3)
+        add_rows<3>(block, t, s + j * reach[1].tap * from.step[1], sums + j * row);
+      for (; j < t.last[1]; ++j) add_rows<1>(block, t, s + j * reach[1].tap * from.step[1], sums + j * row);
     }
-    typename Block::Vec total[count];
-    KEELSON_UNROLL
-    for (int r = 0; r < count; ++r) total[r] = block.load(row + (k + r) * channels);
-    const Index step = reach[2].step * from.step[2];
-    const auto source = [&](int r) { return s + (reach[2].begin + (k + r) * reach[2].tap) * from.step[2]; };
-    for (Index x = begin; x < end; ++x) {
-      const auto b = block.load(d + x * at.step[2]);
+  }
+
+  /// All taps along W of `rows` taps along H.
+  template <int rows, class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void add_rows(Block block, const Tile& t, const float* s, float* sums) const {
+    Index k = 0;
+    for (; k + tap_chains <= reach[2].taps; k += tap_chains) add_taps<rows, tap_chains>(block, t, s, sums, k);
+    for (; k < reach[2].taps; ++k) add_taps<rows, 1>(block, t, s, sums, k);
+  }
+
+  /// The taps k ... k + count - 1.
+  template <int rows, int count, class Block>
+  KOKKOS_FORCEINLINE_FUNCTION void add_taps(Block block, const Tile& t, const float* s, float* sums, Index k) const {
+    const Index step = reach[2].step * from.step[2], tap = reach[2].tap * from.step[2];
+    const Index next_row = reach[1].tap * from.step[1], next_sums = reach[2].taps * channels;
+    typename Block::Vec total[rows][count];
+    const auto for_taps = [&](const auto& use) {
       KEELSON_UNROLL
-      for (int r = 0; r < count; ++r) total[r].add_product(block.load(source(r) + x * step), b);
+      for (int r = 0; r < rows; ++r) {
+        KEELSON_UNROLL
+        for (int n = 0; n < count; ++n) use(r, n);
+      }
+    };
+    for_taps([&](int r, int n) { total[r][n] = block.load(sums + r * next_sums + (k + n) * channels); });
+    const auto source = [&](Index x, int r, int n) { return block.load(s + x * step + r * next_row + (k + n) * tap); };
+    for (Index x = t.inner_begin; x < t.inner_end; ++x) {
+      const auto d = block.load(t.diff + x * at.step[2]);
+      for_taps([&](int r, int n) { total[r][n].add_product(source(x, r, n), d); });
     }
-    for (int r = 0; r < count; ++r)
-      for (Index x = first[r]; x < last[r]; ++x)
-        if (x < begin || x >= end)
-          total[r].add_product(block.load(source(r) + x * step), block.load(d + x * at.step[2]));
-    KEELSON_UNROLL
-    for (int r = 0; r < count; ++r) block.store(total[r], row + (k + r) * channels);
+    const auto add_edge = [&](Index x) {
+      const auto d = block.load(t.diff + x * at.step[2]);
+      for_taps([&](int r, int n) {
+        if (inside(x, k + n)) total[r][n].add_product(source(x, r, n), d);
+      });
+    };
+    for (Index x = t.begin; x < t.inner_begin; ++x) add_edge(x);
+    for (Index x = t.inner_end; x < t.end; ++x) add_edge(x);
+    for_taps([&](int r, int n) { block.store(total[r][n], sums + r * next_sums + (k + n) * channels); });
   }
 };
 
@@ -243,8 +300,7 @@ struct AddSlotSums {
 
 class DepthwiseConv final : public Conv {
  public:
-  explicit DepthwiseConv(const ConvDesc& d)
-      : d_(d), g_(d), slots_(g_, static_cast<std::size_t>(g_.taps * g_.dst.c) * sizeof(float), std::size_t{32} << 20) {}
+  explicit DepthwiseConv(const ConvDesc& d) : d_(d), g_(d) {}
 
   Layout layout(Verb, Role r) const override { return weighted_layout(d_, r); }
   std::string name(Verb) const override { return fmt::format("depthwise:{}", channel_lanes); }
@@ -286,15 +342,15 @@ class DepthwiseConv final : public Conv {
     const auto& [src, diff_dst, diff_weights, diff_bias, scratch] = args;
     auto* partial = static_cast<float*>(scratch.raw());
     const Index count = g_.taps * g_.dst.c;
-    SlotSums k{src.data<float>(), diff_dst.data<float>(), partial, g_.dst.c,          {},
-               lines(),           slots_.lines,           {},      Positions(g_.src), Positions(g_.dst)};
+    SlotSums k{src.data<float>(), diff_dst.data<float>(), partial, g_.dst.c, {}, lines(), lines_per_slot(), slots(), {},
+               Positions(g_.src), Positions(g_.dst)};
     for (int d = 0; d < 3; ++d) {
       k.extent[d] = g_.dst.extent[d];
       k.reach[d] = source_reach(d);
     }
-    launch("keelson::depthwise_conv::backward_weights", slots_.count * ceil_div(g_.dst.c, channel_lanes), k);
+    launch("keelson::depthwise_conv::backward_weights", slots() * ceil_div(g_.dst.c, group_channels), k);
     for_each_block("keelson::depthwise_conv::add_slots", count,
-                   AddSlotSums{partial, diff_weights.data<float>(), slots_.count, count}, 512);
+                   AddSlotSums{partial, diff_weights.data<float>(), slots(), count}, 512);
     if (d_.writes_diff_bias())
       channel_sums(diff_dst.raw(), DType::f32, positions(), g_.dst.c, diff_bias.data<float>(),
                    reinterpret_cast<char*>(partial) + sums_bytes());
@@ -302,9 +358,17 @@ class DepthwiseConv final : public Conv {
 
  private:
   Index lines() const { return g_.dst.n * g_.dst.extent[0] * g_.dst.extent[1]; }
+  /// Divides the lines among enough work items for many threads, but with at most 32 MiB of sums.
+  Index lines_per_slot() const {
+    constexpr Index items = runs_on_host ? 256 : Index{1} << 14, most_sums = Index{8} << 20;
+    const Index groups = ceil_div(g_.dst.c, group_channels);
+    const Index wanted = std::min(ceil_div(items, groups), most_sums / (g_.taps * g_.dst.c));
+    return std::max<Index>(1, ceil_div(lines(), std::max<Index>(1, wanted)));
+  }
+  Index slots() const { return ceil_div(lines(), lines_per_slot()); }
   Index positions() const { return lines() * g_.dst.extent[2]; }
   std::size_t sums_bytes() const {
-    return align64(static_cast<std::size_t>(slots_.count * g_.taps * g_.dst.c) * sizeof(float));
+    return align64(static_cast<std::size_t>(slots() * g_.taps * g_.dst.c) * sizeof(float));
   }
   Reach source_reach(int d) const { return {g_.stride[d], -g_.pad[d], g_.dilation[d], g_.kernel[d], g_.src.extent[d]}; }
 
@@ -330,7 +394,6 @@ class DepthwiseConv final : public Conv {
 
   ConvDesc d_;
   ConvGeometry g_;
-  PartialSumBlocks slots_;
 };
 
 }  // namespace
