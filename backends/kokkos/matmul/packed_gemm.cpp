@@ -34,13 +34,15 @@ KOKKOS_FORCEINLINE_FUNCTION void multiply_panels(const float* a, const float* b,
     KEELSON_UNROLL
     for (int r = 0; r < rows; ++r) sums[r].add_scaled(a[k * rows_of_panel + r], x);
   };
-  Index k = 0;
-  for (; k + steps_of_line <= depth; k += steps_of_line) {
-    prefetch<true>(a + k * rows_of_panel + floats_ahead);
+  // Both pointers move: with an index in each address, the compiler computes some addresses in operations of their own.
+  for (Index left = depth / steps_of_line; left > 0; --left) {
+    prefetch<true>(a + floats_ahead);
     KEELSON_UNROLL
-    for (Index i = 0; i < steps_of_line; ++i) add(k + i);
+    for (Index i = 0; i < steps_of_line; ++i) add(i);
+    a = in_register(a + steps_of_line * rows_of_panel);
+    b = in_register(b + steps_of_line * lanes);
   }
-  for (; k < depth; ++k) add(k);
+  for (Index k = 0; k < depth % steps_of_line; ++k) add(k);
   KEELSON_UNROLL
   for (int r = 0; r < rows; ++r) {
     float* const to = c + r * c_row;
@@ -205,13 +207,15 @@ PackedGemm::PackedGemm(Index rows, Index columns, Index depth, MatrixStrides a, 
       workers_(space().concurrency()),
       keeps_a_(rows <= columns) {
   constexpr Index bytes = sizeof(float), lanes = most_vectors * vector_width, panels_of_block = 4, most_columns = 1024,
-                  least_rows = 192;
+                  least_rows = 192, rows_for_packing = 2048;
   const Index most_depth = std::clamp<Index>(first_cache_bytes() * 3 / 4 / (lanes * bytes) / 16 * 16, 64, 512);
   depth_of_block_ = round_up(ceil_div(depth, ceil_div(depth, most_depth)), vector_width);
   // The packed rows of a block stay in half of the second cache level, or in a quarter if a worker packs them itself.
-  // All blocks are about equal.
+  // All blocks are about equal. If the rows are packed first, each block of them packs the columns again: then a block
+  // has many rows, even if they come from the third cache level.
   const Index wanted_columns = keeps_a_ ? panels_of_block * lanes : std::min(columns, most_columns);
-  const Index fit = second_cache_bytes() / (keeps_a_ ? 2 : 4) / bytes / depth_of_block_;
+  const Index fit = keeps_a_ ? std::max(second_cache_bytes() / 2 / bytes / depth_of_block_, rows_for_packing)
+                             : second_cache_bytes() / 4 / bytes / depth_of_block_;
   Index row_blocks = ceil_div(rows, std::max(fit, 4 * rows_at_once));
   column_blocks_ = ceil_div(columns, wanted_columns);
   if (keeps_a_) column_blocks_ = std::min(round_up(column_blocks_, workers_), panels_.panels);
