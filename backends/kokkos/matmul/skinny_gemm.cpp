@@ -127,7 +127,8 @@ struct SkinnyGemmKernel {
   template <bool prefetches>
   KOKKOS_FORCEINLINE_FUNCTION static void add(Sums& sums, const float* src, const float* weights, const float* ahead,
                                               Index count) {
-    for (Index k = 0; k < count; ++k) {
+    constexpr Index steps_at_once = 2;
+    const auto add_step = [&](Index k) {
       if constexpr (prefetches) {
         KEELSON_UNROLL
         for (int l = 0; l < lanes; l += floats_of_line) prefetch<true>(ahead + k * lanes + l);
@@ -136,7 +137,16 @@ struct SkinnyGemmKernel {
       x.load(weights + k * lanes);
       KEELSON_UNROLL_ROWS
       for (int r = 0; r < rows; ++r) sums[r].add_scaled(src[k * rows + r], x);
+    };
+    // All pointers move: with an index in each address, the compiler computes addresses in operations of their own.
+    for (Index left = count / steps_at_once; left > 0; --left) {
+      KEELSON_UNROLL
+      for (Index i = 0; i < steps_at_once; ++i) add_step(i);
+      src = in_register(src + steps_at_once * rows);
+      weights = in_register(weights + steps_at_once * lanes);
+      if constexpr (prefetches) ahead = in_register(ahead + steps_at_once * lanes);
     }
+    if (count % steps_at_once) add_step(0);
   }
 
   KOKKOS_FUNCTION static Lanes<lanes> sum_so_far(bool any, const float* from, Index count) {
