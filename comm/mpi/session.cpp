@@ -98,6 +98,9 @@ MpiSession::MpiSession(double grace_seconds) : impl_(std::make_unique<Impl>()) {
     int provided = 0;
     detail::check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread");
     impl_->owns = true;
+    // A rank may die before the calls below are done: then they throw, where MPI would abort the program without a word
+    // of this program.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (provided < MPI_THREAD_FUNNELED) fail("this MPI does not allow threads (MPI_THREAD_FUNNELED)");
   }
   int rank = 0, size = 0;
